@@ -1,0 +1,276 @@
+"""What is asked of the sandboxed programs and what they answer: plain data, JSON both ways.
+
+The worker's side calls `models_registry.adapters.sandbox.run(program, request.to_json(), files=…)`;
+the programs (`propose`, `export`, `reference`, `validate`) read the request with `from_json`.
+Standard library only: both sides import this module, and one of them may be a web process.
+
+Tensors: `dtype` is Triton's name (FP32, INT64, BYTES …); `shape` has one size per axis, -1 where
+free; `dims` has one name per axis, "" where the axis is fixed. A name beside a positive size means
+"free, and this is a good size to try".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
+
+Json = dict[str, Any]
+Verdict = Literal["passed", "failed", "warning", "skipped"]
+
+SOURCE = "source"
+CODE = "code"
+SAMPLE = "sample"
+MODEL = "model.onnx"
+REFERENCE = "reference.npz"
+SAMPLE_REQUEST = "sample.json"
+
+DEFAULT_OPSET = 17
+DEFAULT_TARGET = "24.10"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output.
+
+    `minimum`/`maximum` bound the values that are drawn (inputs) or allowed (outputs); None = open.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    dims: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def to_json(self) -> Json:
+        """The field names of the API and of the contract: min and max."""
+        document: Json = {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "dims": list(self.dims),
+        }
+        if self.minimum is not None:
+            document["min"] = self.minimum
+        if self.maximum is not None:
+            document["max"] = self.maximum
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; lenient input from people goes through `rules.tensors.parse`."""
+        return cls(
+            name=str(document["name"]),
+            dtype=str(document["dtype"]),
+            shape=tuple(int(size) for size in document.get("shape", ())),
+            dims=tuple(str(name) for name in document.get("dims", ())),
+            minimum=document.get("min"),
+            maximum=document.get("max"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSource:
+    """How to build the module that a state dict belongs to.
+
+    `entry` is "net.py:TinyResNet", "TinyResNet" or "TinyResNet()"; the file part may be left out
+    when only one file defines the name. `arguments` are the constructor's keyword arguments.
+    """
+
+    entry: str = ""
+    arguments: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeRequest:
+    """Program `propose`; files: source. What of inputs and outputs can be read from the file itself."""
+
+    source_format: str
+
+    def to_json(self) -> Json:
+        """See the class."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`."""
+        return cls(source_format=str(document["source_format"]))
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """Program `export`; files: source, and code for a state dict, sample where the user gave one.
+
+    `outputs` renames the outputs in order; empty keeps what the model calls them.
+    `target` is a Triton release of `rules.opsets`.
+    """
+
+    source_format: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[str, ...] = ()
+    opset: int = DEFAULT_OPSET
+    target: str = DEFAULT_TARGET
+    module: ModuleSource = field(default_factory=ModuleSource)
+
+    def to_json(self) -> Json:
+        """See the class."""
+        return {
+            "source_format": self.source_format,
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "outputs": list(self.outputs),
+            "opset": self.opset,
+            "target": self.target,
+            "module": asdict(self.module),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`."""
+        return cls(
+            source_format=str(document["source_format"]),
+            inputs=tuple(TensorSpec.from_json(item) for item in document["inputs"]),
+            outputs=tuple(document.get("outputs", ())),
+            opset=int(document.get("opset", DEFAULT_OPSET)),
+            target=str(document.get("target", DEFAULT_TARGET)),
+            module=ModuleSource(**document.get("module", {})),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFacts:
+    """What `export` found out about the file that it wrote (`model.onnx`).
+
+    `inputs`/`outputs` are those of the written file, `shape` -1 where really free.
+    `batch_axis` is 0 when every input and output has the batch first and other sizes really ran;
+    None means that Triton must not batch (max_batch_size 0).
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    batch_axis: int | None
+    opset: int
+    ir_version: int
+    operators: dict[str, int]
+    parameters: int
+    size_bytes: int
+    sha256: str
+    exporter: str
+    producer: str
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> Json:
+        """See the class."""
+        return {
+            **asdict(self),
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "outputs": [spec.to_json() for spec in self.outputs],
+            "warnings": list(self.warnings),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`."""
+        return cls(
+            **{
+                **document,
+                "inputs": tuple(TensorSpec.from_json(item) for item in document["inputs"]),
+                "outputs": tuple(TensorSpec.from_json(item) for item in document["outputs"]),
+                "warnings": tuple(document.get("warnings", ())),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateRequest:
+    """Program `validate`; files: source, model.onnx, and code, sample where there are any.
+
+    `inputs` carry the ranges to draw from; `outputs` (of the contract, may be empty) the promised
+    dtype, dims and ranges. `atol`/`rtol` None means: by the least precise dtype (rules.equivalence).
+    `batches` are the batch sizes to run and to time. `p95_ms` None: latency is told, not judged.
+    """
+
+    source_format: str
+    facts: ExportFacts
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...] = ()
+    module: ModuleSource = field(default_factory=ModuleSource)
+    target: str = DEFAULT_TARGET
+    samples: int = 100
+    seed: int = 0
+    atol: float | None = None
+    rtol: float | None = None
+    batches: tuple[int, ...] = (1, 2, 8)
+    p95_ms: float | None = None
+    timed_runs: int = 50
+
+    def to_json(self) -> Json:
+        """See the class."""
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "facts": self.facts.to_json(),
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "outputs": [spec.to_json() for spec in self.outputs],
+            "module": asdict(self.module),
+            "batches": list(self.batches),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`."""
+        return cls(
+            **{name: document[name] for name in _PLAIN if name in document},
+            facts=ExportFacts.from_json(document["facts"]),
+            inputs=tuple(TensorSpec.from_json(item) for item in document["inputs"]),
+            outputs=tuple(TensorSpec.from_json(item) for item in document.get("outputs", ())),
+            module=ModuleSource(**document.get("module", {})),
+            batches=tuple(int(size) for size in document.get("batches", (1, 2, 8))),
+        )
+
+
+_PLAIN = ("source_format", "target", "samples", "seed", "atol", "rtol", "p95_ms", "timed_runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the validation report.
+
+    `measured` and `limit` share `unit` where both are numbers; `detail` says what was seen in one
+    sentence, `fix` what to do about it (empty when passed).
+    """
+
+    id: str
+    title: str
+    group: str
+    verdict: Verdict
+    measured: float | str | None = None
+    limit: float | str | None = None
+    unit: str = ""
+    detail: str = ""
+    fix: str = ""
+
+    def to_json(self) -> Json:
+        """See the class."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The program understood the input and will not take it; nothing to retry."""
+
+    code: str
+    message: str
+    hint: str = ""
+    pointer: str = ""
+
+    def to_json(self) -> Json:
+        """See the class."""
+        return asdict(self)
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a fault of ours
+    """Raised inside a program to end with a refusal."""
+
+    def __init__(self, code: str, message: str, hint: str = "", pointer: str = "") -> None:
+        super().__init__(message)
+        self.refusal = Refusal(code, message, hint, pointer)
