@@ -1,0 +1,362 @@
+"""The environment, read once into one typed `Config`; every fault is one clear line.
+
+Standard library only and quick: the settings, the embedded stack and the tests import it
+before Django is there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+ROOT = Path(__file__).resolve().parent.parent
+
+VARIABLES = frozenset(
+    {
+        "COVENANT_ALLOWED_HOSTS",
+        "COVENANT_BASE_URL",
+        "COVENANT_DEBUG",
+        "COVENANT_GATEWAY",
+        "COVENANT_HOME",
+        "COVENANT_PORT_BASE",
+        "COVENANT_SECRET_KEY",
+        "COVENANT_STORAGE",
+        "COVENANT_TRITON",
+        "COVENANT_TRITON_KEY",
+    }
+)
+
+DEFAULT_PORT_BASE = 8700
+HIGHEST_OFFSET = 31
+
+
+class ConfigError(Exception):
+    """A variable is unknown, missing or has a value that is not accepted; the text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """TCP ports on 127.0.0.1, each at a fixed distance from COVENANT_PORT_BASE."""
+
+    web: int
+    gateway_production: int
+    gateway_admin: int
+    ads: int
+    gateway_staging: int
+    triton_http: int
+    triton_grpc: int
+    triton_metrics: int
+    postgres: int
+    valkey: int
+
+    @classmethod
+    def from_base(cls, base: int) -> Ports:
+        """Ports of the stack whose first port is `base`."""
+        return cls(
+            web=base,
+            gateway_production=base + 10,
+            gateway_admin=base + 11,
+            ads=base + 12,
+            gateway_staging=base + 13,
+            triton_http=base + 20,
+            triton_grpc=base + 21,
+            triton_metrics=base + 22,
+            postgres=base + 30,
+            valkey=base + HIGHEST_OFFSET,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileStorage:
+    """Artifacts in a folder of this machine."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class S3Storage:
+    """Artifacts in a bucket; credentials and endpoint come the AWS way, not from here."""
+
+    bucket: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that the environment decides; `repr` shows no secret."""
+
+    home: Path
+    port_base: int
+    ports: Ports
+    database_url: str
+    embedded_database: bool
+    redis_url: str
+    embedded_redis: bool
+    storage: FileStorage | S3Storage
+    secret_key: str
+    allowed_hosts: tuple[str, ...]
+    base_url: str
+    triton: Literal["embedded"] | tuple[str, ...]
+    triton_repository_key: str
+    gateway: Literal["embedded", "none"]
+    debug: bool
+
+    @property
+    def embedded_triton(self) -> bool:
+        """Whether the stack starts a Triton of its own."""
+        return self.triton == "embedded"
+
+    @property
+    def embedded_gateway(self) -> bool:
+        """Whether the stack starts an Envoy of its own."""
+        return self.gateway == "embedded"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether any part of the embedded stack is in use."""
+        return self.embedded_database or self.embedded_redis
+
+    @property
+    def triton_repository(self) -> Path:
+        """Model repository of the embedded Triton."""
+        return self.home / "triton" / "repository"
+
+    def __repr__(self) -> str:
+        return f"Config(home={str(self.home)!r}, port_base={self.port_base})"
+
+
+def load(environ: Mapping[str, str] | None = None) -> Config:
+    """Read the environment.
+
+    Raises ConfigError on the first unknown variable or value that is not accepted. In the
+    embedded stack missing secrets are made and kept under COVENANT_HOME/secrets, mode 0600.
+    """
+    env = os.environ if environ is None else environ
+    _refuse_unknown(env)
+    home = _home(env)
+    port_base = read_int(
+        env, "COVENANT_PORT_BASE", DEFAULT_PORT_BASE, low=1024, high=65535 - HIGHEST_OFFSET
+    )
+    ports = Ports.from_base(port_base)
+    embedded_database = not env.get("DATABASE_URL")
+    embedded_redis = not env.get("REDIS_URL")
+    triton = _triton(env)
+    base_url = _base_url(env, ports)
+    return Config(
+        home=home,
+        port_base=port_base,
+        ports=ports,
+        database_url=_database_url(env, home, ports),
+        embedded_database=embedded_database,
+        redis_url=_redis_url(env, home, ports),
+        embedded_redis=embedded_redis,
+        storage=_storage(env, home),
+        secret_key=_secret_key(env, home, embedded=embedded_database),
+        allowed_hosts=_allowed_hosts(env, base_url),
+        base_url=base_url,
+        triton=triton,
+        triton_repository_key=env.get("COVENANT_TRITON_KEY")
+        or (kept_secret(home, "triton_repository_key") if triton == "embedded" else ""),
+        gateway=_gateway(env),
+        debug=read_bool(env, "COVENANT_DEBUG", False),
+    )
+
+
+def read_bool(env: Mapping[str, str], name: str, default: bool) -> bool:
+    """A yes/no variable: 1, true, yes, on or 0, false, no, off."""
+    raw = env.get(name, "")
+    if not raw:
+        return default
+    if raw.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if raw.lower() in {"0", "false", "no", "off"}:
+        return False
+    raise ConfigError(f"{name}={raw!r} is not accepted: use 1, true, yes, on or 0, false, no, off.")
+
+
+def read_int(env: Mapping[str, str], name: str, default: int, *, low: int, high: int) -> int:
+    """A whole number within `low`..`high`, both included."""
+    raw = env.get(name, "")
+    if not raw:
+        return default
+    try:
+        value = int(raw)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise ConfigError(f"{name}={raw!r} is not accepted: use a whole number {low} to {high}.")
+    return value
+
+
+def kept_secret(home: Path, name: str) -> str:
+    """The secret `name` under `home`/secrets (0600), made on first use; safe against two at once."""
+    folder = home / "secrets"
+    path = folder / name
+    try:
+        if value := path.read_text().strip():
+            return value
+        raise ConfigError(f"{path} is empty: delete it to have a new secret made.")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+    draft = folder / f".{name}.{secrets.token_hex(4)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(48))
+        try:
+            # link() fails where the name is there already, so the first writer wins whole.
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        draft.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"COVENANT_HOME={str(home)!r} cannot hold secrets: {error.strerror}. "
+            "Use a folder that this user may write."
+        ) from error
+    return path.read_text().strip()
+
+
+def parse_database_url(url: str) -> dict[str, object]:
+    """Django's DATABASES entry (NAME, USER, PASSWORD, HOST, PORT, OPTIONS) of a Postgres URL."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in {"postgres", "postgresql"} or port == -1 or len(parts.path) < 2:
+        raise ConfigError(
+            "DATABASE_URL is not accepted: use postgresql://user:password@host:port/database."
+        )
+    options = dict(parse_qsl(parts.query))
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path[1:]),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": options.pop("host", "") or parts.hostname or "",
+        "PORT": str(port or ""),
+        "OPTIONS": options,
+    }
+
+
+def _refuse_unknown(env: Mapping[str, str]) -> None:
+    unknown = sorted(n for n in env if n.startswith("COVENANT_") and n not in VARIABLES)
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]} is not a variable that Covenant knows. "
+            f"Known are DATABASE_URL, REDIS_URL, {', '.join(sorted(VARIABLES))}."
+        )
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    # Relative paths are the project's, so that every command finds the same stack from any folder.
+    home = (ROOT / Path(env.get("COVENANT_HOME") or ".covenant").expanduser()).resolve()
+    if home.exists() and not home.is_dir():
+        raise ConfigError(f"COVENANT_HOME={str(home)!r} is not accepted: use a folder.")
+    return home
+
+
+def _database_url(env: Mapping[str, str], home: Path, ports: Ports) -> str:
+    url = env.get("DATABASE_URL")
+    if not url:
+        password = kept_secret(home, "postgres_password")
+        return f"postgresql://covenant:{password}@127.0.0.1:{ports.postgres}/covenant"
+    parse_database_url(url)
+    return url
+
+
+def _redis_url(env: Mapping[str, str], home: Path, ports: Ports) -> str:
+    url = env.get("REDIS_URL")
+    if not url:
+        password = kept_secret(home, "valkey_password")
+        return f"redis://:{password}@127.0.0.1:{ports.valkey}/0"
+    if urlsplit(url).scheme not in {"redis", "rediss", "unix"}:
+        raise ConfigError(
+            "REDIS_URL is not accepted: use redis://host:port/0, rediss:// or unix://."
+        )
+    return url
+
+
+def _storage(env: Mapping[str, str], home: Path) -> FileStorage | S3Storage:
+    raw = env.get("COVENANT_STORAGE")
+    if not raw:
+        return FileStorage(home / "artifacts")
+    parts = urlsplit(raw)
+    if parts.scheme == "file" and not parts.netloc and len(parts.path) > 1:
+        return FileStorage(Path(unquote(parts.path)))
+    if parts.scheme == "s3" and parts.netloc:
+        return S3Storage(bucket=parts.netloc, prefix=unquote(parts.path).strip("/"))
+    raise ConfigError(
+        f"COVENANT_STORAGE={raw!r} is not accepted: use file:///absolute/folder or s3://bucket/prefix."
+    )
+
+
+def _secret_key(env: Mapping[str, str], home: Path, *, embedded: bool) -> str:
+    given = env.get("COVENANT_SECRET_KEY", "")
+    if not given:
+        if embedded:
+            return kept_secret(home, "secret_key")
+        raise ConfigError(
+            "COVENANT_SECRET_KEY is missing: with DATABASE_URL set, give a random text "
+            "of at least 50 characters."
+        )
+    if len(given) < 50 or len(set(given)) < 5:
+        raise ConfigError(
+            "COVENANT_SECRET_KEY is not accepted: use a random text of at least 50 characters."
+        )
+    return given
+
+
+def _base_url(env: Mapping[str, str], ports: Ports) -> str:
+    raw = env.get("COVENANT_BASE_URL") or f"http://127.0.0.1:{ports.web}"
+    parts = urlsplit(raw)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
+        raise ConfigError(
+            f"COVENANT_BASE_URL={raw!r} is not accepted: use http://host:port or https://host."
+        )
+    return raw.rstrip("/")
+
+
+def _allowed_hosts(env: Mapping[str, str], base_url: str) -> tuple[str, ...]:
+    raw = env.get("COVENANT_ALLOWED_HOSTS", "")
+    named = tuple(host.strip() for host in raw.split(",") if host.strip())
+    if any("/" in host or " " in host for host in named):
+        raise ConfigError(
+            f"COVENANT_ALLOWED_HOSTS={raw!r} is not accepted: use host names with commas between."
+        )
+    own = urlsplit(base_url).hostname or "localhost"
+    return tuple(dict.fromkeys((*named, own, "127.0.0.1", "localhost", "[::1]")))
+
+
+def _triton(env: Mapping[str, str]) -> Literal["embedded"] | tuple[str, ...]:
+    raw = env.get("COVENANT_TRITON") or "embedded"
+    if raw == "embedded":
+        return "embedded"
+    if raw == "none":
+        return ()
+    addresses = tuple(address.strip() for address in raw.split(","))
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(
+                f"COVENANT_TRITON={raw!r} is not accepted: use embedded, none, "
+                "or host:port of each node's gRPC with commas between."
+            )
+    return addresses
+
+
+def _gateway(env: Mapping[str, str]) -> Literal["embedded", "none"]:
+    raw = env.get("COVENANT_GATEWAY") or "embedded"
+    if raw == "embedded":
+        return "embedded"
+    if raw == "none":
+        return "none"
+    raise ConfigError(f"COVENANT_GATEWAY={raw!r} is not accepted: use embedded or none.")
