@@ -1,0 +1,62 @@
+"""Who calls the API: a session, or a token with scopes; and the actor made of it."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from console.actors import Actor
+from console.models import ApiToken, User
+from console.services.tokens import authenticate_token
+
+
+class TokenAuthentication(BaseAuthentication):
+    """`Authorization: Token …`"""
+
+    keyword = "Token"
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        parts = get_authorization_header(request).split()
+        if not parts or parts[0].lower() != b"token":
+            return None
+        if len(parts) != 2:
+            raise AuthenticationFailed("Use “Authorization: Token <token>”.", code="bad_token")
+        token = authenticate_token(parts[1].decode("ascii", "replace"))
+        if token is None:
+            raise AuthenticationFailed(
+                "This token is unknown, expired or revoked. Create another under Settings.",
+                code="bad_token",
+            )
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return self.keyword
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = "console.api.authentication.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        return {
+            "type": "apiKey", "in": "header", "name": "Authorization",
+            "description": "`Token <token>`; tokens are made under Settings.",
+        }
+
+
+def actor_of(request: HttpRequest | Request) -> Actor:
+    """The acting person of a page's or an API view's request, with the token's scopes."""
+    token = getattr(request, "auth", None)
+    user = request.user
+    if not isinstance(user, User):
+        raise AuthenticationFailed("Sign in first.", code="not_authenticated")
+    return Actor(
+        user=user,
+        source="api" if isinstance(request, Request) else "page",
+        request_id=getattr(request, "request_id", "")
+        or getattr(getattr(request, "_request", None), "request_id", ""),
+        scopes=frozenset(token.scopes) if isinstance(token, ApiToken) else None,
+    )

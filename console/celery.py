@@ -1,0 +1,54 @@
+"""The workers' transport: queues by purpose, and the loop that hands lost jobs on."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_ready
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+from django.conf import settings
+
+app = Celery("covenant")
+app.conf.update(
+    broker_url=settings.REDIS_URL,
+    task_ignore_result=True,
+    # The job row is the truth and has a lease of its own: a message is taken once, and what a
+    # killed worker leaves behind is sent again by the sweep, not by the broker.
+    task_acks_late=False,
+    worker_prefetch_multiplier=1,
+    # Above the longest job: a shorter time starts live jobs twice.
+    broker_transport_options={
+        "visibility_timeout": 6 * 3600,
+        "socket_connect_timeout": 1,
+        "socket_timeout": 30,
+        "retry_policy": {"max_retries": 1, "interval_start": 0, "interval_max": 0.2},
+    },
+    task_publish_retry=False,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    task_default_queue="control",
+    worker_hijack_root_logger=False,
+    worker_send_task_events=False,
+    timezone="UTC",
+    beat_schedule={
+        "expire-uploads": {
+            "task": "models_registry.tasks.expire_uploads",
+            "schedule": 600.0,
+        },
+        "check-nodes": {"task": "deployments.tasks.check_live", "schedule": 300.0},
+    },
+)
+app.autodiscover_tasks(["console", "models_registry", "deployments"])
+
+
+@worker_ready.connect
+def start_sweep(sender: Any, **_: Any) -> None:
+    """The control worker watches over all jobs, in a thread that no task can keep busy."""
+    from console.services.job_sweep import start_thread
+
+    if "control" in sender.app.amqp.queues.consume_from:
+        start_thread()

@@ -1,0 +1,61 @@
+"""The one table of who may do what: action → roles and token scope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DATA_SCIENTIST = "data_scientist"
+SRE = "sre"
+BUSINESS_OWNER = "business_owner"
+PLATFORM_ADMIN = "platform_admin"
+
+EVERYBODY: frozenset[str] = frozenset()
+MAKERS = frozenset({DATA_SCIENTIST, PLATFORM_ADMIN})
+OPERATORS = frozenset({SRE, PLATFORM_ADMIN})
+PEOPLE_OF_A_MODEL = frozenset({DATA_SCIENTIST, SRE, BUSINESS_OWNER, PLATFORM_ADMIN})
+
+SCOPES = ("read", "write", "sign", "operate", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRule:
+    """Roles that may do it (empty: everybody signed in), a token's scope, and the act in words."""
+
+    roles: frozenset[str]
+    scope: str
+    words: str
+
+
+ACTIONS: dict[str, ActionRule] = {
+    "read": ActionRule(EVERYBODY, "read", "read"),
+    "model.create": ActionRule(MAKERS, "write", "register a model"),
+    "model.change": ActionRule(MAKERS, "write", "change a model"),
+    "upload.create": ActionRule(MAKERS, "write", "upload a file"),
+    "version.create": ActionRule(MAKERS, "write", "create a version"),
+    "version.archive": ActionRule(MAKERS, "write", "archive a version"),
+    "contract.propose": ActionRule(PEOPLE_OF_A_MODEL, "write", "propose a contract"),
+    "contract.withdraw": ActionRule(PEOPLE_OF_A_MODEL, "write", "withdraw a contract"),
+    # The seat is checked as well: holding a role is not yet holding a seat.
+    "contract.sign": ActionRule(PEOPLE_OF_A_MODEL, "sign", "sign a contract"),
+    "release.request": ActionRule(
+        frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "ask for a release"
+    ),
+    # The environment's policy decides which role counts.
+    "release.decide": ActionRule(PEOPLE_OF_A_MODEL, "sign", "decide on a release"),
+    "deployment.create": ActionRule(OPERATORS, "operate", "deploy"),
+    "deployment.remove": ActionRule(OPERATORS, "operate", "remove a deployment"),
+    "split.change": ActionRule(OPERATORS, "operate", "move traffic"),
+    "endpoint.rollback": ActionRule(OPERATORS, "operate", "roll back"),
+    "endpoint.mode": ActionRule(OPERATORS, "operate", "change an endpoint's mode"),
+    "node.register": ActionRule(OPERATORS, "operate", "register a node"),
+    "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node"),
+    "environment.change": ActionRule(
+        frozenset({PLATFORM_ADMIN}), "admin", "change an environment"
+    ),
+    # One's own jobs may always be cancelled and retried; this is for those of others.
+    "job.manage": ActionRule(OPERATORS, "operate", "manage other people's jobs"),
+    "key.manage_own": ActionRule(EVERYBODY, "sign", "manage one's signing keys"),
+    "token.manage_own": ActionRule(EVERYBODY, "admin", "manage one's tokens"),
+    "user.manage": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "manage people"),
+    "audit.read": ActionRule(EVERYBODY, "read", "read the audit trail"),
+}

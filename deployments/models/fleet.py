@@ -1,0 +1,90 @@
+"""Where models run: nodes, and gateways with their listeners."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from models_registry.models import Environment
+
+
+class NodeState(models.TextChoices):
+    READY = "ready", _("Ready")
+    CORDONED = "cordoned", _("Cordoned")
+    LOST = "lost", _("Lost")
+
+
+class Node(models.Model):
+    """One Triton instance and its machine.
+
+    Addresses are `host:port`. `repository` is the model repository's folder as the node's worker
+    sees it. A cordoned node takes no new placements; a lost one has not answered in time.
+    """
+
+    name = models.SlugField(max_length=40, unique=True)
+    environments = models.ManyToManyField(Environment, related_name="+")
+    http_address = models.CharField(max_length=120)
+    grpc_address = models.CharField(max_length=120)
+    metrics_address = models.CharField(max_length=120, blank=True)
+    repository = models.CharField(max_length=300)
+    gpus = models.JSONField(default=list)
+    labels = models.JSONField(default=dict)
+    state = models.CharField(max_length=10, choices=NodeState.choices, default=NodeState.READY)
+    cordon_reason = models.CharField(max_length=300, blank=True)
+    triton_version = models.CharField(max_length=40, blank=True)
+    last_seen_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def queue(self) -> str:
+        """The Celery queue that this node's own worker listens on."""
+        return f"node.{self.name}"
+
+
+class Gateway(models.Model):
+    """One gateway instance; `name` is the node id that it introduces itself with over ADS."""
+
+    name = models.SlugField(max_length=40, unique=True)
+    adapter = models.CharField(max_length=20, default="envoy")
+    admin_url = models.CharField(max_length=200)
+    connected = models.BooleanField(default=False)
+    connected_at = models.DateTimeField(null=True, blank=True)
+    snapshot = models.CharField(max_length=64, blank=True)
+    acknowledged_at = models.DateTimeField(null=True, blank=True)
+    last_refusal = models.TextField(blank=True)
+    last_refusal_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class GatewayListener(models.Model):
+    """The port on which a gateway takes calls for one environment."""
+
+    gateway = models.ForeignKey(Gateway, on_delete=models.CASCADE, related_name="listeners")
+    environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="+")
+    address = models.CharField(max_length=80, default="127.0.0.1")
+    port = models.PositiveIntegerField()
+    public_url = models.CharField(max_length=200)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["gateway_id", "environment_id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["gateway", "environment"], name="one_listener_per_environment"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.public_url

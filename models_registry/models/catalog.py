@@ -1,0 +1,92 @@
+"""What a model is: its name, owner, seats and aliases."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from console.models import Team, User
+
+
+class Seat(models.TextChoices):
+    """The three people who carry a promise."""
+
+    DATA_SCIENTIST = "data_scientist", _("Data scientist")
+    SRE = "sre", _("SRE")
+    BUSINESS_OWNER = "business_owner", _("Business owner")
+
+
+class RiskClass(models.TextChoices):
+    LOW = "low", _("Low")
+    MEDIUM = "medium", _("Medium")
+    HIGH = "high", _("High")
+
+
+class RegisteredModel(models.Model):
+    """A model that has versions, a promise and callers. `name` is lower_snake_case."""
+
+    name = models.CharField(max_length=63, unique=True)
+    description = models.TextField(blank=True)
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    risk_class = models.CharField(
+        max_length=8, choices=RiskClass.choices, default=RiskClass.MEDIUM
+    )
+    tags: ArrayField[list[str], list[str]] = ArrayField(
+        models.CharField(max_length=40), default=list, blank=True
+    )
+    last_version_number = models.PositiveIntegerField(default=0)
+    last_contract_revision = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=models.Q(name__regex=r"^[a-z][a-z0-9_]{1,62}$"),
+                name="model_name_is_lower_snake_case",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class SeatHolder(models.Model):
+    """Who sits in one of a model's three seats."""
+
+    model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="seats")
+    seat = models.CharField(max_length=16, choices=Seat.choices)
+    user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    since = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["seat"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["model", "seat"], name="one_holder_per_seat")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.seat} of {self.model_id}: {self.user_id}"
+
+
+class ModelAlias(models.Model):
+    """A name that points to a version, such as champion or challenger."""
+
+    model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="aliases")
+    name = models.SlugField(max_length=40)
+    version = models.ForeignKey(
+        "models_registry.ModelVersion", on_delete=models.CASCADE, related_name="aliases"
+    )
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["model", "name"], name="alias_once_per_model")
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,110 @@
+"""Environments' policies, and releases of a version to an environment with their approvals."""
+
+from __future__ import annotations
+
+import uuid
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from console.models import Role, SigningKey, User
+from models_registry.models.contracts import ServiceContract
+from models_registry.models.versions import ModelVersion
+
+
+class Environment(models.Model):
+    """Where releases go, with its policy as data.
+
+    `approver_roles`: one approval by a holder of each role is needed; the person who asked for the
+    release may not give it unless `author_may_approve`. The gateway's side of an environment
+    (listeners, nodes) hangs on this row from above, in deployments.
+    """
+
+    name = models.SlugField(max_length=40, unique=True)
+    description = models.CharField(max_length=200, blank=True)
+    requires_contract = models.BooleanField(default=False)
+    approver_roles: ArrayField[list[str], list[str]] = ArrayField(
+        models.CharField(max_length=32, choices=Role.choices), default=list, blank=True
+    )
+    author_may_approve = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ReleaseState(models.TextChoices):
+    PROPOSED = "proposed", _("Proposed")
+    APPROVED = "approved", _("Approved")
+    REFUSED = "refused", _("Refused")
+    WITHDRAWN = "withdrawn", _("Withdrawn")
+
+
+class Release(models.Model):
+    """One version for one environment; `payload` is the canonical document that approvals sign."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    version = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="releases")
+    environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="+")
+    contract = models.ForeignKey(
+        ServiceContract, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    state = models.CharField(
+        max_length=10, choices=ReleaseState.choices, default=ReleaseState.PROPOSED
+    )
+    payload = models.BinaryField()
+    digest = models.CharField(max_length=64)
+    digests = models.JSONField()
+    required_roles: ArrayField[list[str], list[str]] = ArrayField(
+        models.CharField(max_length=32), default=list, blank=True
+    )
+    requested_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    requested_at = models.DateTimeField()
+    decided_at = models.DateTimeField(null=True, blank=True)
+    note = models.TextField(blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-requested_at"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["version", "environment"],
+                condition=models.Q(state__in=["proposed", "approved"]),
+                name="one_open_release_per_version_and_environment",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.version} to {self.environment.name}"
+
+
+class ReleaseApproval(models.Model):
+    """One person's decision on a release: an approval carries a DSSE envelope, a refusal a reason."""
+
+    release = models.ForeignKey(Release, on_delete=models.PROTECT, related_name="approvals")
+    role = models.CharField(max_length=32, choices=Role.choices)
+    person = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    key = models.ForeignKey(
+        SigningKey, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    approved = models.BooleanField()
+    envelope = models.JSONField(null=True, blank=True)
+    reason = models.TextField(blank=True)
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["at"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["release", "person"], name="one_decision_per_person"),
+            models.CheckConstraint(
+                condition=models.Q(approved=False) | models.Q(envelope__isnull=False),
+                name="an_approval_is_signed",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{'approved' if self.approved else 'refused'} by {self.person_id}"

@@ -1,0 +1,109 @@
+"""A model's versions: from a source artifact to ONNX and a rendered configuration."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from console.models import Job, User
+from models_registry.models.artifacts import Artifact
+from models_registry.models.catalog import RegisteredModel
+
+
+class VersionState(models.TextChoices):
+    DRAFT = "draft", _("Draft")
+    UPLOADED = "uploaded", _("Uploaded")
+    EXPORTING = "exporting", _("Exporting")
+    VALIDATING = "validating", _("Validating")
+    VALIDATED = "validated", _("Validated")
+    REJECTED = "rejected", _("Rejected")
+    ARCHIVED = "archived", _("Archived")
+
+
+class ModelClass(models.TextChoices):
+    TABULAR = "tabular", _("Tabular")
+    CNN = "cnn", _("Simple CNN")
+    TRANSFORMER = "transformer", _("Transformer")
+    MULTIMODAL = "multimodal", _("Multimodal")
+
+
+class ModelVersion(models.Model):
+    """Version `number` of a model; immutable once validated.
+
+    `inputs` and `outputs` are the declared signature: lists of {name, dtype, shape, dims}.
+    `facts` is what the export found out about the graph; `tuning` what a person set by hand;
+    `config_origins` says where each value of config.pbtxt came from. `report` is the validation
+    report as data (its bytes are the artifact `report_artifact`).
+    """
+
+    model = models.ForeignKey(RegisteredModel, on_delete=models.PROTECT, related_name="versions")
+    number = models.PositiveIntegerField()
+    state = models.CharField(
+        max_length=12, choices=VersionState.choices, default=VersionState.UPLOADED
+    )
+    source_format = models.CharField(max_length=40)
+    filename = models.CharField(max_length=255)
+    model_class = models.CharField(
+        max_length=16, choices=ModelClass.choices, default=ModelClass.TABULAR
+    )
+    opset = models.PositiveSmallIntegerField(default=17)
+    inputs = models.JSONField(default=list)
+    outputs = models.JSONField(default=list)
+    module_entry = models.CharField(max_length=200, blank=True)
+    module_arguments = models.JSONField(default=dict)
+    tuning = models.JSONField(default=dict)
+    notes = models.TextField(blank=True)
+
+    source = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+    code = models.ForeignKey(
+        Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    sample = models.ForeignKey(
+        Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    onnx = models.ForeignKey(
+        Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    config = models.ForeignKey(
+        Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    report_artifact = models.ForeignKey(
+        Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    facts = models.JSONField(default=dict)
+    report = models.JSONField(null=True, blank=True)
+    config_origins = models.JSONField(default=dict)
+    rejection = models.TextField(blank=True)
+
+    export_job = models.ForeignKey(
+        Job, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    validate_job = models.ForeignKey(
+        Job, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    validated_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-number"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["model", "number"], name="version_number_once"),
+            models.CheckConstraint(
+                condition=~models.Q(state="validated")
+                | (
+                    models.Q(onnx__isnull=False)
+                    & models.Q(config__isnull=False)
+                    & models.Q(report_artifact__isnull=False)
+                ),
+                name="validated_version_is_complete",
+            ),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["model", "-number"], name="version_recent")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model.name} v{self.number}"
