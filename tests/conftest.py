@@ -1,0 +1,119 @@
+"""Fixtures that every room may use. The databases are up before Django reads its settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import django
+import pytest
+from pytest_socket import socket_allow_hosts
+
+from tests import stack
+
+stack.provide()
+django.setup()
+
+from django.db import connection  # noqa: E402 - needs the environment from above
+
+from console.env import ROOT  # noqa: E402
+from console.stack import process  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--disable-component-update",
+    "--no-first-run",
+    "--disable-quic",
+]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """No test reaches beyond this machine."""
+    socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True)
+
+
+@pytest.fixture(scope="session")
+def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stack.RunningTriton]:
+    """A real Triton in explicit mode with an empty repository, for the whole session.
+
+    Use model names of your own and unload them when done.
+    """
+    running, child = stack.start_triton(tmp_path_factory.mktemp("triton"))
+    yield running
+    process.stop(child, signal.SIGTERM, seconds=8)
+
+
+@pytest.fixture
+def envoy_factory(tmp_path: Path) -> Iterator[Callable[..., stack.RunningEnvoy]]:
+    """`start(bootstrap, wait=True)` starts a real Envoy; all are stopped after the test."""
+    started: list[stack.RunningEnvoy] = []
+
+    def start(document: dict[str, Any], *, wait: bool = True) -> stack.RunningEnvoy:
+        folder = tmp_path / f"envoy-{len(started)}"
+        started.append(stack.start_envoy(folder, document, wait=wait))
+        return started[-1]
+
+    yield start
+    for running in started:
+        process.stop(running.process, signal.SIGTERM, seconds=5)
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """A function that names a TCP port which is free now."""
+    return stack.free_port
+
+
+@pytest.fixture
+def process_environment(transactional_db: None) -> dict[str, str]:
+    """Environment for a process of our own (`manage.py …`, a Celery worker) on the test database."""
+    settings = connection.settings_dict
+    url = "postgresql://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format_map(settings)
+    return {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium under Playwright, one for the session."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.fail("chromium is missing: apt-get install chromium fonts-noto-cjk")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=CHROMIUM_FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A fresh page, 1280 × 800; any script error, console error or failed check of the CSP fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-GB")
+    context.set_default_timeout(10_000)
+    faults: list[str] = []
+    tab = context.new_page()
+    tab.on("pageerror", lambda error: faults.append(f"script error: {error}"))
+    tab.on(
+        "console",
+        lambda message: (
+            faults.append(f"console: {message.text}")
+            if message.type == "error" and "status of 4" not in message.text
+            else None
+        ),
+    )
+    yield tab
+    context.close()
+    assert faults == []
