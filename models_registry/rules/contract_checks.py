@@ -1,0 +1,175 @@
+"""What a JSON Schema cannot say about a contract: facts that must fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from console.errors import FieldError
+from console.rules.canonical import pointer_of
+
+MAX_WINDOW_DAYS = 366
+BATCH = "batch"
+
+_FLOAT_LIMITS = {
+    "FP16": 65504.0,
+    "BF16": 3.3895313892515355e38,
+    "FP32": 3.4028234663852886e38,
+    "FP64": 1.7976931348623157e308,
+}
+_INTEGER_LIMITS = {
+    f"{sign}INT{bits}": (0, 2**bits - 1) if sign else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    for sign in ("", "U")
+    for bits in (8, 16, 32, 64)
+}
+
+
+def semantic_faults(body: Mapping[str, Any]) -> list[FieldError]:
+    """Faults of a body that the schema accepts; empty when the document makes sense."""
+    return [
+        *_texts(body, ()),
+        *_tensors(body["interface"]),
+        *_objectives(body["objectives"]),
+        *_errors(body["errors"]),
+        *_fallback(body["fallback"]["response"], body["interface"]["outputs"]),
+        *_rollout(body.get("rollout", {})),
+    ]
+
+
+def _texts(value: object, at: tuple[str | int, ...]) -> Iterator[FieldError]:
+    if isinstance(value, str) and "\x00" in value:
+        yield FieldError(pointer_of(*at), "holds the character U+0000, which cannot be stored")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _texts(name, (*at, name))
+            yield from _texts(item, (*at, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*at, index))
+
+
+def _tensors(interface: Mapping[str, Any]) -> Iterator[FieldError]:
+    batched = {
+        side: any(BATCH in tensor["dims"] for tensor in interface[side])
+        for side in ("inputs", "outputs")
+    }
+    for side in ("inputs", "outputs"):
+        seen: set[str] = set()
+        for index, tensor in enumerate(interface[side]):
+            at = ("interface", side, index)
+            if tensor["name"] in seen:
+                yield FieldError(pointer_of(*at, "name"), f"“{tensor['name']}” is named twice")
+            seen.add(tensor["name"])
+            if tensor["dims"].count(BATCH) > 1:
+                yield FieldError(pointer_of(*at, "dims"), "has the batch dimension more than once")
+            if side == "outputs" and BATCH in tensor["dims"] and not batched["inputs"]:
+                detail = "has a batch dimension, but no input has one"
+                yield FieldError(pointer_of(*at, "dims"), detail)
+            yield from _range(tensor, at)
+
+
+def _range(tensor: Mapping[str, Any], at: tuple[str | int, ...]) -> Iterator[FieldError]:
+    dtype = tensor["dtype"]
+    if "nan" in tensor and dtype not in _FLOAT_LIMITS:
+        yield FieldError(pointer_of(*at, "nan"), f"makes no sense for {dtype}: it has no NaN")
+    for name in ("min", "max"):
+        if name in tensor and (fault := _number_fault(tensor[name], dtype)):
+            yield FieldError(pointer_of(*at, name), fault)
+    if "min" in tensor and "max" in tensor and tensor["min"] >= tensor["max"]:
+        detail = f"{tensor['min']} is not below max, {tensor['max']}"
+        yield FieldError(pointer_of(*at, "min"), detail)
+
+
+def _number_fault(value: float, dtype: str) -> str:
+    """Why `value` is no value of a numeric `dtype`, or an empty string."""
+    if dtype in _FLOAT_LIMITS:
+        limit = _FLOAT_LIMITS[dtype]
+        return "" if abs(value) <= limit else f"{value} is beyond {dtype}'s largest, {limit}"
+    if dtype not in _INTEGER_LIMITS:
+        return f"makes no sense for {dtype}: it is not a number"
+    low, high = _INTEGER_LIMITS[dtype]
+    if value != int(value):
+        return f"{value} is not a whole number, as {dtype} needs"
+    return "" if low <= value <= high else f"{value} is outside {dtype}'s range, {low} to {high}"
+
+
+def _objectives(objectives: list[Mapping[str, Any]]) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, objective in enumerate(objectives):
+        if objective["name"] in seen:
+            detail = f"“{objective['name']}” is promised twice"
+            yield FieldError(pointer_of("objectives", index, "name"), detail)
+        seen.add(objective["name"])
+        window = objective["window"]
+        if window.endswith("d") and int(window[:-1]) > MAX_WINDOW_DAYS:
+            detail = f"is {window}; at most {MAX_WINDOW_DAYS}d can be measured"
+            yield FieldError(pointer_of("objectives", index, "window"), detail)
+
+
+def _errors(errors: list[Mapping[str, Any]]) -> Iterator[FieldError]:
+    seen: set[tuple[int, str]] = set()
+    for index, error in enumerate(errors):
+        pair = (int(error["status"]), error["code"])
+        if pair in seen:
+            yield FieldError(pointer_of("errors", index), f"{pair[0]} {pair[1]} is listed twice")
+        seen.add(pair)
+        if error["status"] >= 500 and error["counts_against"] == "caller":
+            detail = "a 5xx is never the caller's fault; provider or none is expected"
+            yield FieldError(pointer_of("errors", index, "counts_against"), detail)
+
+
+def _fallback(
+    response: Mapping[str, Any], outputs: list[Mapping[str, Any]]
+) -> Iterator[FieldError]:
+    named = [output for output in outputs if output["name"] in response]
+    if named and len(named) < len(outputs):
+        for output in outputs:
+            if output["name"] not in response:
+                detail = "has no fallback value; give every output one, or none"
+                yield FieldError(pointer_of("fallback", "response", output["name"]), detail)
+    for output in named:
+        dims = output["dims"]
+        shape = dims[1:] if dims[:1] == [BATCH] else dims
+        at = ("fallback", "response", output["name"])
+        yield from _value(response[output["name"]], output, shape, at)
+
+
+def _value(
+    value: object, output: Mapping[str, Any], shape: list[int | str], at: tuple[str | int, ...]
+) -> Iterator[FieldError]:
+    """A single value (it fills the tensor), or lists nested as the shape without the batch."""
+    if isinstance(value, list):
+        if not shape:
+            yield FieldError(pointer_of(*at), f"is nested deeper than {output['dims']}")
+        elif isinstance(shape[0], int) and len(value) != shape[0]:
+            yield FieldError(pointer_of(*at), f"has {len(value)} values; {shape[0]} are expected")
+        else:
+            for index, item in enumerate(value):
+                yield from _value(item, output, shape[1:], (*at, index))
+        return
+    if fault := _element_fault(value, output):
+        yield FieldError(pointer_of(*at), fault)
+
+
+def _element_fault(value: object, output: Mapping[str, Any]) -> str:
+    dtype = output["dtype"]
+    if dtype == "BYTES":
+        return "" if isinstance(value, str) else "is not a text, as BYTES needs"
+    if dtype == "BOOL":
+        return "" if isinstance(value, bool) else "is not true or false, as BOOL needs"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"is not a number, as {dtype} needs"
+    if "min" in output and value < output["min"]:
+        return f"is {value}, below the output's min, {output['min']}"
+    if "max" in output and value > output["max"]:
+        return f"is {value}, above the output's max, {output['max']}"
+    return _number_fault(value, dtype)
+
+
+def _rollout(rollout: Mapping[str, Any]) -> Iterator[FieldError]:
+    for name in ("start", "step"):
+        share = rollout.get(name, 5)
+        # Weights are kept in basis points, hundredths of a percent.
+        if abs(share * 100 - round(share * 100)) > 1e-6 or round(share * 100) < 1:
+            detail = f"is {share}; a share is given in steps of 0.01 percent"
+            yield FieldError(pointer_of("rollout", name), detail)
