@@ -6,10 +6,11 @@ before Django is there.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -93,16 +94,16 @@ class Config:
     home: Path
     port_base: int
     ports: Ports
-    database_url: str
+    database_url: str = field(repr=False)
     embedded_database: bool
-    redis_url: str
+    redis_url: str = field(repr=False)
     embedded_redis: bool
     storage: FileStorage | S3Storage
-    secret_key: str
+    secret_key: str = field(repr=False)
     allowed_hosts: tuple[str, ...]
     base_url: str
     triton: Literal["embedded"] | tuple[str, ...]
-    triton_repository_key: str
+    triton_repository_key: str = field(repr=False)
     gateway: Literal["embedded", "none"]
     debug: bool
 
@@ -125,9 +126,6 @@ class Config:
     def triton_repository(self) -> Path:
         """Model repository of the embedded Triton."""
         return self.home / "triton" / "repository"
-
-    def __repr__(self) -> str:
-        return f"Config(home={str(self.home)!r}, port_base={self.port_base})"
 
 
 def load(environ: Mapping[str, str] | None = None) -> Config:
@@ -194,7 +192,7 @@ def read_int(env: Mapping[str, str], name: str, default: int, *, low: int, high:
 
 
 def kept_secret(home: Path, name: str) -> str:
-    """The secret `name` under `home`/secrets (0600), made on first use; safe against two at once."""
+    """The secret `name` under `home`/secrets (0600), made on first use; two may ask at once."""
     folder = home / "secrets"
     path = folder / name
     try:
@@ -210,11 +208,9 @@ def kept_secret(home: Path, name: str) -> str:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_urlsafe(48))
-        try:
-            # link() fails where the name is there already, so the first writer wins whole.
+        # link() fails where the name is there already, so the first writer wins whole.
+        with contextlib.suppress(FileExistsError):
             os.link(draft, path)
-        except FileExistsError:
-            pass
         draft.unlink()
     except OSError as error:
         raise ConfigError(

@@ -78,7 +78,7 @@ def free_port() -> Callable[[], int]:
 
 @pytest.fixture
 def process_environment(transactional_db: None) -> dict[str, str]:
-    """Environment for a process of our own (`manage.py …`, a Celery worker) on the test database."""
+    """Environment for a process of our own (`manage.py …`, a worker) on the test database."""
     settings = connection.settings_dict
     url = "postgresql://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format_map(settings)
     return {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
@@ -100,7 +100,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A fresh page, 1280 × 800; any script error, console error or failed check of the CSP fails the test."""
+    """A fresh page, 1280 × 800; a script error, console error or breach of the CSP fails it."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-GB")
     context.set_default_timeout(10_000)
     faults: list[str] = []

@@ -1,4 +1,4 @@
-"""Envoy as our own child: its bootstrap says only where its control plane is; the rest comes by ADS."""
+"""Envoy as our own child; its bootstrap only says where ADS is, from which the rest comes."""
 
 from __future__ import annotations
 
@@ -56,6 +56,16 @@ def bootstrap(
     return {
         "node": {"id": node_id, "cluster": NODE_CLUSTER},
         "admin": {"address": _address(admin_port)},
+        # Fallback and open-circuit answers come from a listener inside the gateway.
+        "bootstrap_extensions": [
+            {
+                "name": "envoy.bootstrap.internal_listener",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.extensions.bootstrap"
+                    ".internal_listener.v3.InternalListener"
+                },
+            }
+        ],
         "dynamic_resources": {
             "ads_config": {
                 "api_type": "GRPC",

@@ -108,7 +108,7 @@ def server(programs: Programs, folder: Path, *, port: int, durable: bool = True)
 
 
 def is_ready(port: int) -> bool:
-    """Whether the server takes sign-ins: it answers a start-up packet with a request to authenticate."""
+    """Whether the server takes sign-ins: it answers a start-up packet by asking who we are."""
     body = struct.pack("!I", 196608) + f"user\0{ROLE}\0database\0{DATABASE}\0\0".encode()
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
@@ -142,10 +142,16 @@ def _version(program: Path, folder: Path, run_as: RunAs) -> int | None:
     """Major version when the program runs with these rights and may enter `folder`, else None."""
     folder.mkdir(parents=True, exist_ok=True)
     _give(folder, run_as)
+
+    def enter() -> None:
+        run_as.apply()
+        os.chdir(folder)  # after the change of rights: it must be allowed to them
+
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", 'test -w . && exec "$0" --version', str(program)],
-            preexec_fn=lambda: (run_as.apply(), os.chdir(folder))[0],
+            check=False,
+            preexec_fn=enter,
             env=_environment(folder),
             capture_output=True,
             text=True,
@@ -183,6 +189,7 @@ def _run_single_user(
     command = _command(programs, folder, "postgres", "--single", "-D", str(data), SUPERUSER)
     done = subprocess.run(
         list(command.argv),
+        check=False,
         input=script,
         preexec_fn=command.run_as.apply,
         env=dict(command.env),

@@ -6,6 +6,7 @@ forked ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pwd
@@ -92,7 +93,7 @@ def spawn(command: Command, log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            preexec_fn=become,
+            preexec_fn=become,  # noqa: PLW1509 - one thread only, see above
         )
 
 
@@ -110,45 +111,39 @@ def stop(child: subprocess.Popen[bytes], sig: signal.Signals, *, seconds: float)
     """Ask by `sig`, wait, then kill what is left of the child's session."""
     if child.poll() is None:
         child.send_signal(sig)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pass
     kill_group(child)
     child.wait()
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
     """Kill every process of the child's own session group at once."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
-def started_at(pid: int) -> float | None:
-    """Start time of a living process (seconds since the epoch); None when there is none.
+def started_at(pid: int) -> int | None:
+    """Start of a living process in clock ticks since boot; None when there is none.
 
-    With the pid it names one process for good, since pids are used again.
+    With the pid it names one process for good: pids are used again, and the wall clock jumps.
     """
     try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return process.create_time()
-    except psutil.NoSuchProcess:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
         return None
+    return None if fields[0] in {"Z", "X"} else int(fields[19])
 
 
-def resident_bytes(pid: int) -> int:
-    """Resident memory of a process and its descendants, shared pages counted once (PSS) where
-    the kernel tells, else RSS."""
+def resident_bytes(pid: int, *, family: bool = True) -> int:
+    """Memory of a process (and its descendants), shared pages counted once (PSS) where
+    the kernel tells, else the resident set."""
     try:
         root = psutil.Process(pid)
-        family = [root, *root.children(recursive=True)]
+        members = [root, *root.children(recursive=True)] if family else [root]
     except psutil.NoSuchProcess:
         return 0
-    return sum(_memory(process) for process in family)
+    return sum(_memory(process) for process in members)
 
 
 def holder_of(port: int) -> str:
@@ -158,8 +153,9 @@ def holder_of(port: int) -> str:
     except psutil.AccessDenied:
         return ""
     for connection in connections:
-        listens = connection.status == psutil.CONN_LISTEN
-        if listens and connection.laddr.port == port and connection.pid:
+        if connection.status != psutil.CONN_LISTEN or not connection.laddr:
+            continue
+        if connection.laddr.port == port and connection.pid:
             try:
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
             except psutil.NoSuchProcess:

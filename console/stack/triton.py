@@ -137,6 +137,7 @@ def _libpython(venv: Path) -> Path:
     python = venv / "bin" / "python"
     done = subprocess.run(
         [str(python), "-c", "import sysconfig; print(sysconfig.get_config_var('LIBDIR') or '')"],
+        check=False,
         capture_output=True,
         text=True,
         timeout=20,

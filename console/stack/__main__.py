@@ -1,0 +1,49 @@
+"""`python -m console.stack [report-descriptor]`: the supervisor of the embedded stack."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+
+from console import env
+from console.stack.errors import StackError
+from console.stack.services import build
+from console.stack.supervisor import Supervisor
+
+
+def main(arguments: list[str]) -> int:
+    """Supervise until asked to stop. Progress goes to the log and, until all is up, to the
+    descriptor that the waiting command gave."""
+    listener = os.fdopen(int(arguments[0]), "w") if arguments else None
+
+    def report(line: str) -> None:
+        nonlocal listener
+        print(time.strftime("%Y-%m-%dT%H:%M:%S"), line.strip(), flush=True)
+        if listener is not None:
+            try:
+                print(line, file=listener, flush=True)
+            except BrokenPipeError:
+                listener = None
+
+    def stop_listening() -> None:
+        nonlocal listener
+        if listener is not None:
+            with contextlib.suppress(OSError):
+                listener.close()
+            listener = None
+
+    try:
+        config = env.load()
+        # Others may pass through, since Postgres runs as another user; they may not look around.
+        config.home.mkdir(parents=True, exist_ok=True, mode=0o711)
+        Supervisor(build(config), config.home, report).run(stop_listening)
+    except (env.ConfigError, StackError) as error:
+        report(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
