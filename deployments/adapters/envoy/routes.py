@@ -1,0 +1,290 @@
+"""Route tables of a snapshot in Envoy's words: who a request goes to, and what refuses it.
+
+Routes only pick clusters; each cluster writes the path its Triton knows (see `resources`). So the
+split, header rules, mirrors and retries all reach the right version.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from deployments.rules.fallbacks import FallbackAnswer
+from deployments.rules.snapshots import EndpointRoutes, RouteTable, Snapshot
+
+JSON = dict[str, Any]
+
+TYPE = "type.googleapis.com/envoy"
+ANSWERS = "covenant_answers"
+"""Name of the listener inside Envoy that answers for models that may not, and of its routes."""
+ANSWER_HEADER = "x-covenant-answer"
+METADATA = "covenant"
+ANSWERS_FILTER = "covenant.answers"
+OURS_ALONE = ["x-model-version", "x-covenant-fallback"]
+"""Headers that callers may not bring: what they say is said by the gateway. (`ANSWER_HEADER` is not
+among them, since a virtual host's removals come after its routes' additions; it is overwritten on
+the only routes that lead to who reads it.)"""
+
+
+def table_name(environment: str) -> str:
+    """Name of an environment's listener and of its route table."""
+    return f"environment/{environment}"
+
+
+def route_table(table: RouteTable) -> JSON:
+    """RouteConfiguration of one environment: its endpoints, then 404 for everything else."""
+    routes = [route for endpoint in table.endpoints for route in endpoint_routes(endpoint)]
+    unknown = problem(
+        404,
+        "model_not_found",
+        "Unknown model",
+        f"No such model, version or operation is served in {table.environment}.",
+        "Check the name in /v2/models/<model>/infer.",
+    )
+    return {
+        "name": table_name(table.environment),
+        "virtual_hosts": [
+            {
+                "name": table.environment,
+                "domains": ["*"],
+                "request_headers_to_remove": OURS_ALONE,
+                "routes": [*routes, {"match": {"prefix": "/"}, **unknown}],
+            }
+        ],
+    }
+
+
+@lru_cache(maxsize=8192)
+def endpoint_routes(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
+    """Routes of one endpoint in the order in which Envoy tries them. Do not change the result."""
+    base = f"/v2/models/{endpoint.model}"
+    if endpoint.answer:
+        paths: list[JSON] = [
+            {"path": base},
+            {"path_separated_prefix": base},
+            {"path": f"/v1/models/{endpoint.model}:predict"},
+        ]
+        action = _answered(endpoint)
+        return tuple({"match": match, **_metadata(endpoint), **action} for match in paths)
+    infer = {"path": f"{base}/infer", "headers": [_method("POST")]}
+    split = _split(endpoint)
+    return (
+        *(
+            _route(
+                endpoint,
+                {**infer, "headers": [_method("POST"), _exact(header, value)]},
+                {"cluster": cluster},
+            )
+            for header, value, cluster in endpoint.header_rules
+        ),
+        _route(endpoint, infer, {**split, **_mirror(endpoint)}),
+        *(_route(endpoint, _get(path), split) for path in (base, f"{base}/ready")),
+        *(
+            _route(endpoint, match, {"cluster": cluster})
+            for version, cluster in endpoint.pinned
+            for match in _pins(f"{base}/versions/{version}")
+        ),
+        *(
+            {"match": {"path": path}, **_metadata(endpoint), **_wrong_method(path)}
+            for path in (f"{base}/infer", base, f"{base}/ready")
+        ),
+    )
+
+
+def answers_table(snapshot: Snapshot) -> JSON:
+    """RouteConfiguration of the inner listener: one route for each answer of each endpoint."""
+    routes: list[JSON] = []
+    for table in snapshot.route_tables:
+        for endpoint in table.endpoints:
+            stem = f"{table.environment}/{endpoint.model}"
+            if endpoint.fallback:
+                routes.append(
+                    {
+                        "match": _answer_match(f"{stem}/fallback"),
+                        "metadata": {
+                            "filter_metadata": {
+                                ANSWERS_FILTER: {"fallback": _fallback(endpoint, endpoint.fallback)}
+                            }
+                        },
+                        "direct_response": {"status": 500},
+                    }
+                )
+            match = _answer_match(f"{stem}/open")
+            routes.append({"match": match, **_open(endpoint)})
+    return {
+        "name": ANSWERS,
+        "virtual_hosts": [{"name": ANSWERS, "domains": ["*"], "routes": routes}],
+    }
+
+
+def problem(
+    status: int, code: str, title: str, detail: str, hint: str, headers: JSON | None = None
+) -> JSON:
+    """An RFC 9457 answer made by the gateway."""
+    body = {
+        "type": "about:blank",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "hint": hint,
+    }
+    wanted = {"content-type": "application/problem+json", **(headers or {})}
+    return {
+        "direct_response": {"status": status, "body": {"inline_string": json.dumps(body)}},
+        "response_headers_to_add": [
+            {
+                "header": {"key": key, "value": str(value)},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+            for key, value in wanted.items()
+        ],
+    }
+
+
+def _open(endpoint: EndpointRoutes) -> JSON:
+    return problem(
+        503,
+        endpoint.unavailable_code,
+        "Model unavailable",
+        f"The model {endpoint.model} takes no requests now.",
+        f"Try again after {endpoint.retry_after_s} s.",
+        {"retry-after": endpoint.retry_after_s},
+    )
+
+
+def _wrong_method(path: str) -> JSON:
+    allowed = "POST" if path.endswith("/infer") else "GET"
+    return problem(
+        405,
+        "method_not_allowed",
+        "Method not allowed",
+        f"{path} takes {allowed}.",
+        f"Send {allowed}.",
+        {"allow": allowed},
+    )
+
+
+def _route(endpoint: EndpointRoutes, match: JSON, action: JSON) -> JSON:
+    return {
+        "match": match,
+        **_metadata(endpoint),
+        "route": {
+            **action,
+            "timeout": f"{endpoint.timeout_ms / 1000:.3f}s",
+            "hash_policy": [{"header": {"header_name": endpoint.sticky_header}}],
+            "cluster_not_found_response_code": "SERVICE_UNAVAILABLE",
+            # Only what certainly never reached a model: an inference may not be run twice.
+            "retry_policy": {
+                "retry_on": "connect-failure,refused-stream",
+                "num_retries": 2,
+                "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.025s"},
+                "retry_host_predicate": [
+                    {
+                        "name": "envoy.retry_host_predicates.previous_hosts",
+                        "typed_config": {
+                            "@type": f"{TYPE}.extensions.retry.host.previous_hosts.v3"
+                            ".PreviousHostsPredicate"
+                        },
+                    }
+                ],
+                "host_selection_retry_max_attempts": 3,
+            },
+        },
+    }
+
+
+def _answered(endpoint: EndpointRoutes) -> JSON:
+    return {
+        "route": {"cluster": endpoint.answer, "timeout": "5s"},
+        "request_headers_to_add": [
+            {
+                "header": {"key": ANSWER_HEADER, "value": endpoint.answer},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+        ],
+    }
+
+
+def _split(endpoint: EndpointRoutes) -> JSON:
+    clusters = [{"name": name, "weight": weight} for name, weight in endpoint.split]
+    return {"weighted_clusters": {"clusters": clusters, "use_hash_policy": True}}
+
+
+def _mirror(endpoint: EndpointRoutes) -> JSON:
+    if endpoint.mirror is None:
+        return {}
+    cluster, basis_points = endpoint.mirror
+    share = {"numerator": basis_points, "denominator": "TEN_THOUSAND"}
+    return {
+        "request_mirror_policies": [
+            {"cluster": cluster, "runtime_fraction": {"default_value": share}}
+        ]
+    }
+
+
+def _metadata(endpoint: EndpointRoutes) -> JSON:
+    facts = {
+        "model": endpoint.model,
+        "unavailable_code": endpoint.unavailable_code,
+        "retry_after": str(endpoint.retry_after_s),
+    }
+    return {"metadata": {"filter_metadata": {METADATA: facts}}}
+
+
+def _fallback(endpoint: EndpointRoutes, answer: FallbackAnswer) -> JSON:
+    outputs = [
+        {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": [*([-1] if tensor.batched else []), *tensor.row_shape],
+        }
+        for tensor in answer.tensors
+    ]
+    described = {
+        "name": endpoint.model,
+        "versions": [],
+        "platform": "covenant_fallback",
+        "inputs": [],
+        "outputs": outputs,
+    }
+    return {
+        "model": json.dumps(endpoint.model),
+        "plain": answer.plain,
+        "reason": json.dumps(answer.reason),
+        # A header's value: nothing but visible ASCII.
+        "reason_word": answer.reason.encode("ascii", "replace").decode().replace("\n", " "),
+        "metadata": json.dumps(described),
+        "tensors": [
+            {
+                "name": json.dumps(tensor.name),
+                "datatype": tensor.datatype,
+                "batched": tensor.batched,
+                "row_shape": ",".join(map(str, tensor.row_shape)),
+                "row": tensor.row,
+            }
+            for tensor in answer.tensors
+        ],
+    }
+
+
+def _answer_match(name: str) -> JSON:
+    return {"prefix": "/", "headers": [_exact(ANSWER_HEADER, name)]}
+
+
+def _get(path: str) -> JSON:
+    return {"path": path, "headers": [_method("GET")]}
+
+
+def _pins(path: str) -> tuple[JSON, ...]:
+    infer = {"path": f"{path}/infer", "headers": [_method("POST")]}
+    return infer, _get(path), _get(f"{path}/ready")
+
+
+def _method(method: str) -> JSON:
+    return _exact(":method", method)
+
+
+def _exact(name: str, value: str) -> JSON:
+    return {"name": name, "string_match": {"exact": value}}

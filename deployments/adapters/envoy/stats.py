@@ -1,0 +1,93 @@
+"""What an Envoy counted, read from its admin address: counters and latencies of each cluster."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import httpx
+
+from console.errors import Unavailable
+from deployments.adapters.gateway import ClusterSample, GatewaySample
+from deployments.rules.histograms import Histogram, empty, from_cumulative
+from deployments.rules.snapshots import ClusterKey
+
+COUNTERS = {
+    "upstream_rq_completed": "total",
+    "upstream_rq_2xx": "ok_2xx",
+    "upstream_rq_3xx": "other_3xx",
+    "upstream_rq_4xx": "client_4xx",
+    "upstream_rq_5xx": "server_5xx",
+    "upstream_rq_timeout": "timeout",
+    "upstream_cx_none_healthy": "none_healthy",
+    "upstream_cx_connect_fail": "connect_fail",
+    "upstream_rq_pending_overflow": "overflow",
+    "upstream_rq_retry": "retry",
+    "upstream_rq_active": "active",
+    "membership_healthy": "healthy",
+    "membership_total": "members",
+}
+"""Envoy's statistic -> its name in a `ClusterSample`; the last three are gauges, not counters."""
+
+GAUGES = frozenset({"active", "healthy", "members"})
+LATENCY = "upstream_rq_time"
+
+# Envoy runs the filter as RE2 over every statistic that it has, so it is narrow.
+_FILTER = rf"^cluster\.[^.]+/[^.]+\.({'|'.join([*COUNTERS, LATENCY])})$"
+
+
+async def scrape(client: httpx.AsyncClient, admin_url: str, *, gateway: str) -> GatewaySample:
+    """Read one Envoy at `admin_url` ("http://host:port").
+
+    Histograms are as of Envoy's last flush (each second), counters as of now. Only clusters of
+    ours are given. The client's own time-out holds.
+
+    Raises Unavailable (retryable) when the gateway cannot be reached or says something else.
+    """
+    query = {"format": "json", "histogram_buckets": "cumulative", "filter": _FILTER}
+    try:
+        asked = time.time()
+        info = (await client.get(f"{admin_url}/server_info")).raise_for_status().json()
+        reply = await client.get(f"{admin_url}/stats", params=query)
+        entries = reply.raise_for_status().json()["stats"]
+        uptime = float(info["uptime_current_epoch"].removesuffix("s"))
+        version = str(info["version"]).split("/")[1]
+    except (httpx.HTTPError, KeyError, IndexError, ValueError) as fault:
+        raise Unavailable(
+            f"The gateway {gateway} does not give its statistics at {admin_url}: {fault!r}.",
+            code="gateway_unreachable",
+            hint="Check that the gateway runs and that its admin address is right.",
+        ) from fault
+    return GatewaySample(gateway, asked - uptime, version, read_clusters(entries))
+
+
+def read_clusters(entries: list[dict[str, Any]]) -> dict[str, ClusterSample]:
+    """The parts of `/stats?format=json&histogram_buckets=cumulative` that are ours, by cluster."""
+    counters: dict[str, dict[str, int]] = defaultdict(dict)
+    latencies: dict[str, Histogram] = {}
+    for entry in entries:
+        for histogram in entry.get("histograms", ()):
+            cluster, _ = _split(histogram["name"])
+            latencies[cluster] = _histogram(histogram["buckets"])
+        if "name" in entry:
+            cluster, statistic = _split(entry["name"])
+            counters[cluster][COUNTERS[statistic]] = int(entry["value"])
+    bounds = next(iter(latencies.values())).bounds if latencies else ()
+    return {
+        name: ClusterSample(name, counts, latencies.get(name, empty(bounds)))
+        for name, counts in sorted(counters.items())
+        if ClusterKey.parse(name) is not None
+    }
+
+
+def _split(name: str) -> tuple[str, str]:
+    cluster, _, statistic = name.removeprefix("cluster.").partition(".")
+    return cluster, statistic
+
+
+def _histogram(buckets: list[dict[str, Any]]) -> Histogram:
+    return from_cumulative(
+        [float(bucket["upper_bound"]) for bucket in buckets],
+        [int(bucket["cumulative"]) for bucket in buckets],
+    )
