@@ -1,0 +1,141 @@
+"""How each state of the product is shown: a shape, a word and a tone, never a colour alone.
+
+The states are those of the state machines of the domain; a state that is not in the table is shown
+as a neutral dot with its own name, so that a page never breaks on a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+
+@dataclass(frozen=True, slots=True)
+class StateLook:
+    """`tone` is a CSS tone (neutral, info, ok, warn, bad), `shape` an icon ``state-<shape>``."""
+
+    tone: str
+    shape: str
+    label: str | Promise
+
+
+STATES: Final[dict[str, dict[str, StateLook]]] = {
+    "version": {
+        "draft": StateLook("neutral", "waiting", _("Draft")),
+        "uploaded": StateLook("neutral", "open", _("Uploaded")),
+        "exporting": StateLook("info", "active", _("Exporting")),
+        "validating": StateLook("info", "active", _("Validating")),
+        "validated": StateLook("ok", "good", _("Validated")),
+        "rejected": StateLook("bad", "bad", _("Rejected")),
+        "archived": StateLook("neutral", "stopped", _("Archived")),
+    },
+    "release": {
+        "proposed": StateLook("info", "waiting", _("Awaiting approval")),
+        "approved": StateLook("ok", "good", _("Approved")),
+        "refused": StateLook("bad", "bad", _("Refused")),
+        "withdrawn": StateLook("neutral", "stopped", _("Withdrawn")),
+    },
+    "contract": {
+        "draft": StateLook("neutral", "waiting", _("Draft")),
+        "proposed": StateLook("info", "waiting", _("Awaiting signatures")),
+        "in_force": StateLook("ok", "good", _("In force")),
+        "superseded": StateLook("neutral", "stopped", _("Superseded")),
+        "withdrawn": StateLook("neutral", "stopped", _("Withdrawn")),
+    },
+    "seat": {
+        "signed": StateLook("ok", "good", _("Signed")),
+        "waiting": StateLook("info", "waiting", _("Not signed yet")),
+        "vacant": StateLook("warn", "warn", _("Nobody in this seat")),
+        "invalid": StateLook("bad", "bad", _("Signature does not verify")),
+        "revoked": StateLook("warn", "warn", _("Signed by a key revoked since")),
+    },
+    "placement": {
+        "pending": StateLook("neutral", "waiting", _("Pending")),
+        "placing": StateLook("info", "active", _("Placing files")),
+        "loading": StateLook("info", "active", _("Loading")),
+        "ready": StateLook("ok", "good", _("Ready")),
+        "draining": StateLook("warn", "active", _("Draining")),
+        "unloaded": StateLook("neutral", "stopped", _("Unloaded")),
+        "failed": StateLook("bad", "bad", _("Failed")),
+    },
+    "split": {
+        "pending": StateLook("info", "active", _("Not acknowledged yet")),
+        "applied": StateLook("ok", "good", _("Applied")),
+        "refused": StateLook("bad", "bad", _("Refused by a gateway")),
+        "superseded": StateLook("neutral", "stopped", _("Superseded")),
+    },
+    "acknowledgement": {
+        "applied": StateLook("ok", "good", _("Acknowledged")),
+        "pending": StateLook("info", "active", _("Not acknowledged yet")),
+        "refused": StateLook("bad", "bad", _("Refused")),
+        "absent": StateLook("warn", "warn", _("Gateway is not connected")),
+    },
+    "rollout": {
+        "running": StateLook("info", "active", _("Running")),
+        "paused": StateLook("warn", "paused", _("Paused")),
+        "promoted": StateLook("ok", "good", _("Promoted")),
+        "aborted": StateLook("neutral", "stopped", _("Aborted")),
+        "rolled_back": StateLook("bad", "back", _("Rolled back")),
+    },
+    "job": {
+        "queued": StateLook("neutral", "waiting", _("Queued")),
+        "running": StateLook("info", "active", _("Running")),
+        "succeeded": StateLook("ok", "good", _("Succeeded")),
+        "failed": StateLook("bad", "bad", _("Failed")),
+        "errored": StateLook("bad", "warn", _("Internal error")),
+        "cancelled": StateLook("neutral", "stopped", _("Cancelled")),
+    },
+    "node": {
+        "ready": StateLook("ok", "good", _("Ready")),
+        "cordoned": StateLook("warn", "paused", _("Cordoned")),
+        "draining": StateLook("warn", "active", _("Draining")),
+        "lost": StateLook("bad", "bad", _("Lost")),
+        "unknown": StateLook("neutral", "open", _("Not seen yet")),
+    },
+    "gateway": {
+        "connected": StateLook("ok", "good", _("Connected")),
+        "disconnected": StateLook("bad", "bad", _("Disconnected")),
+    },
+    "check": {
+        "passed": StateLook("ok", "good", _("Passed")),
+        "warning": StateLook("warn", "warn", _("Warning")),
+        "failed": StateLook("bad", "bad", _("Failed")),
+        "skipped": StateLook("neutral", "stopped", _("Skipped")),
+        "running": StateLook("info", "active", _("Running")),
+        "pending": StateLook("neutral", "waiting", _("Not run yet")),
+    },
+    "endpoint": {
+        "healthy": StateLook("ok", "good", _("Healthy")),
+        "degraded": StateLook("warn", "warn", _("Degraded")),
+        "failing": StateLook("bad", "bad", _("Failing")),
+        "idle": StateLook("neutral", "open", _("No traffic")),
+        "unserved": StateLook("neutral", "waiting", _("Nothing serves yet")),
+    },
+    "mode": {
+        "normal": StateLook("ok", "good", _("Normal")),
+        "fallback": StateLook("warn", "warn", _("Fallback answers")),
+        "open": StateLook("bad", "bad", _("Circuit open")),
+    },
+    "promise": {
+        "kept": StateLook("ok", "good", _("Kept")),
+        "at_risk": StateLook("warn", "warn", _("At risk")),
+        "broken": StateLook("bad", "bad", _("Broken")),
+        "no_data": StateLook("neutral", "open", _("No traffic yet")),
+    },
+    "key": {
+        "active": StateLook("ok", "good", _("Active")),
+        "revoked": StateLook("bad", "stopped", _("Revoked")),
+        "expired": StateLook("neutral", "stopped", _("Expired")),
+    },
+}
+
+
+def look(kind: str, state: str) -> StateLook:
+    """The look of `state` in the state machine `kind`; a neutral dot with its name if unknown."""
+    known = STATES.get(kind, {}).get(state)
+    if known is not None:
+        return known
+    return StateLook("neutral", "dot", state.replace("_", " ").capitalize())
