@@ -133,7 +133,7 @@ STATIC_ROOT = CONFIG.home / "static"
 _plotly = find_spec("plotly")
 STATICFILES_DIRS: list[Path | tuple[str, Path]] = [BASE_DIR / "static"]
 if _plotly and _plotly.origin:
-    STATICFILES_DIRS.append(("vendor/plotly", Path(_plotly.origin).parent / "package_data"))
+    STATICFILES_DIRS.append(("vendor", Path(_plotly.origin).parent / "package_data"))
 # Served straight from the source folders: no collect step between a clone and a page.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = CONFIG.debug

@@ -62,6 +62,9 @@ class User(AbstractBaseUser, PermissionsMixin):
         """Django's admin and permission hooks ask for this name."""
         return self.is_superuser
 
+    def get_full_name(self) -> str:
+        return self.display_name or self.username
+
     def has_role(self, *roles: str) -> bool:
         return bool(set(roles) & set(self.roles))
 

@@ -30,7 +30,9 @@ class ServingGeneration(models.Model):
         ordering: ClassVar[list[str]] = ["model_id", "number"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["model", "number"], name="generation_number_once"),
-            models.UniqueConstraint(fields=["model", "config_sha256"], name="generation_config_once"),
+            models.UniqueConstraint(
+                fields=["model", "config_sha256"], name="generation_config_once"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -29,14 +29,20 @@ class Endpoint(models.Model):
     environment = models.ForeignKey(Environment, on_delete=models.PROTECT, related_name="+")
     last_revision = models.PositiveIntegerField(default=0)
     current = models.OneToOneField(
-        "deployments.TrafficSplit", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+        "deployments.TrafficSplit",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering: ClassVar[list[str]] = ["environment__name", "model__name"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["model", "environment"], name="one_endpoint_per_model_env")
+            models.UniqueConstraint(
+                fields=["model", "environment"], name="one_endpoint_per_model_env"
+            )
         ]
 
     def __str__(self) -> str:

@@ -25,7 +25,9 @@ class Artifact(models.Model):
             models.CheckConstraint(
                 condition=models.Q(sha256__regex=r"^[0-9a-f]{64}$"), name="artifact_sha256_is_hex"
             ),
-            models.CheckConstraint(condition=models.Q(size__gte=0), name="artifact_size_is_positive"),
+            models.CheckConstraint(
+                condition=models.Q(size__gte=0), name="artifact_size_is_positive"
+            ),
         ]
 
     def __str__(self) -> str:

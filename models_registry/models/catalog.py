@@ -31,10 +31,10 @@ class RegisteredModel(models.Model):
     name = models.CharField(max_length=63, unique=True)
     description = models.TextField(blank=True)
     owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
-    team = models.ForeignKey(Team, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
-    risk_class = models.CharField(
-        max_length=8, choices=RiskClass.choices, default=RiskClass.MEDIUM
+    team = models.ForeignKey(
+        Team, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
+    risk_class = models.CharField(max_length=8, choices=RiskClass.choices, default=RiskClass.MEDIUM)
     tags: ArrayField[list[str], list[str]] = ArrayField(
         models.CharField(max_length=40), default=list, blank=True
     )

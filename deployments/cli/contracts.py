@@ -1,0 +1,159 @@
+"""`covenant contract` and `covenant keys`: propose, sign and verify promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from console.rules import dsse
+from deployments.cli.client import GATE_FAILED, CliError
+from deployments.cli.keys_file import create_key_file, open_key
+from deployments.cli.output import show, table
+from models_registry.rules import bundles
+
+if TYPE_CHECKING:
+    from deployments.cli.main import Session
+
+
+@click.group()
+def contract() -> None:
+    """The promise: propose it, sign it, verify it."""
+
+
+@contract.command()
+@click.argument("model")
+@click.argument("file", type=click.File("rb"))
+@click.option("--note", "text", default="")
+@click.pass_obj
+def propose(session: Session, model: str, file: click.utils.LazyFile, text: str) -> None:
+    """Propose a contract from a YAML or JSON file (- for standard input)."""
+    made = session.client.request(
+        "POST",
+        f"/models/{model}/contracts/",
+        content=file.read(),
+        params={"note": text},
+        headers={"Content-Type": "application/yaml"},
+    ).json()
+    show(
+        made,
+        as_json=session.as_json,
+        words=f"{model} contract {made['revision']} is proposed, digest {made['digest']}.",
+    )
+
+
+@contract.command()
+@click.argument("model")
+@click.argument("revision", type=int)
+@click.option("--key", "key_path", required=True, type=click.Path(exists=True, path_type=Path))
+@click.pass_obj
+def sign(session: Session, model: str, revision: int, key_path: Path) -> None:
+    """Sign a proposed contract for your seat."""
+    path = f"/models/{model}/contracts/{revision}"
+    payload = session.client.content(f"{path}/payload/")
+    envelope = dsse.sign(open_key(key_path), dsse.CONTRACT_PAYLOAD_TYPE, payload)
+    signed = session.client.post(f"{path}/signatures/", {"envelope": envelope.to_dict()})
+    show(
+        signed,
+        as_json=session.as_json,
+        words=f"Signed as {signed['seat']}. The contract is {signed['contract_state']}.",
+    )
+
+
+@contract.command("show")
+@click.argument("model")
+@click.argument("revision", type=int)
+@click.pass_obj
+def show_contract(session: Session, model: str, revision: int) -> None:
+    """One contract with its signatures."""
+    found = session.client.get(f"/models/{model}/contracts/{revision}/")
+    seats = "\n".join(
+        f"  {s['seat']:16} {s['signer']:16} {s['signed_at']}" for s in found["signatures"]
+    )
+    show(
+        found,
+        as_json=session.as_json,
+        words=f"{model} contract {revision}: {found['state']}, digest {found['digest']}\n{seats}",
+    )
+
+
+@contract.command()
+@click.argument("model")
+@click.argument("revision", type=int)
+@click.option("--output", "-o", type=click.Path(path_type=Path), required=True)
+@click.pass_obj
+def bundle(session: Session, model: str, revision: int, output: Path) -> None:
+    """Download everything that an offline check needs."""
+    output.write_bytes(session.client.content(f"/models/{model}/contracts/{revision}/bundle/"))
+    show({"file": str(output)}, as_json=session.as_json, words=f"Wrote {output}.")
+
+
+@contract.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--trust", multiple=True, metavar="KEYID", help="Only these keys count.")
+@click.pass_obj
+def verify(session: Session, file: click.utils.LazyFile, trust: tuple[str, ...]) -> None:
+    """Verify a bundle offline: no server, no account. Exit code 4 when it does not hold."""
+    report = bundles.verify_bundle(file.read(), trusted_keyids=set(trust) if trust else None)
+    show(
+        {
+            "ok": report.ok,
+            "kind": report.kind,
+            "model": report.model,
+            "digest": report.digest,
+            "findings": [
+                {"code": f.code, "level": f.level, "text": f.text} for f in report.findings
+            ],
+        },
+        as_json=session.as_json,
+        words="\n".join(f"{f.level:8} {f.text}" for f in report.findings),
+    )
+    if not report.ok:
+        raise CliError("The bundle does not hold.", exit_code=GATE_FAILED)
+
+
+@click.group()
+def keys() -> None:
+    """Your signing keys."""
+
+
+@keys.command("create")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--enrol", default="", metavar="NAME", help="Enrol it at once under this name.")
+@click.pass_obj
+def create_key(session: Session, file: Path, enrol: str) -> None:
+    """Make an Ed25519 key in a file that only you can open."""
+    public = create_key_file(file)
+    data = {"keyid": public.key_id, "file": str(file), "public_key": public.pem}
+    if enrol:
+        session.client.post("/keys/", {"name": enrol, "public_key": public.pem, "origin": "cli"})
+    show(data, as_json=session.as_json, words=f"Key {public.key_id}\n{public.pem}")
+
+
+@keys.command("list")
+@click.pass_obj
+def list_keys(session: Session) -> None:
+    """Your enrolled keys."""
+    page = session.client.get("/keys/")
+    show(
+        page,
+        as_json=session.as_json,
+        words=table(
+            ("ID", "NAME", "KEY", "ALGORITHM", "REVOKED"),
+            (
+                (k["id"], k["name"], k["keyid"][:16], k["algorithm"], k["revoked_at"])
+                for k in page["results"]
+            ),
+        ),
+    )
+
+
+@keys.command("revoke")
+@click.argument("key_id", type=int)
+@click.option("--reason", required=True)
+@click.pass_obj
+def revoke_key(session: Session, key_id: int, reason: str) -> None:
+    """Revoke a key: it signs nothing new, what it signed stays marked."""
+    key = session.client.post(f"/keys/{key_id}/revoke/", {"reason": reason})
+    show(key, as_json=session.as_json, words=f"Key {key['keyid'][:16]}… is revoked.")

@@ -1,0 +1,227 @@
+"""Releases, deployments and traffic from the command line."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from console.rules import dsse, signing_keys
+from deployments.cli.client import GATE_FAILED, USAGE, CliError
+from deployments.cli.jobs import follow
+from deployments.cli.keys_file import open_key
+from deployments.cli.output import note, show, table
+
+if TYPE_CHECKING:
+    from deployments.cli.main import Session
+
+
+@click.command()
+@click.argument("model")
+@click.argument("number", type=int)
+@click.argument("environment")
+@click.option("--note", "text", default="")
+@click.pass_obj
+def release(session: Session, model: str, number: int, environment: str, text: str) -> None:
+    """Ask to release a version to an environment."""
+    made = session.client.post(
+        f"/models/{model}/releases/", {"version": number, "environment": environment, "note": text}
+    )
+    show(
+        made,
+        as_json=session.as_json,
+        words=f"Release {made['id']}: {made['state']}. {made.get('explanation', '')}".rstrip(),
+    )
+
+
+@click.command()
+@click.argument("model")
+@click.argument("release_id")
+@click.option("--key", "key_path", type=click.Path(exists=True, path_type=Path))
+@click.option("--refuse", default="", metavar="REASON", help="Refuse instead, with this reason.")
+@click.pass_obj
+def approve(
+    session: Session, model: str, release_id: str, key_path: Path | None, refuse: str
+) -> None:
+    """Approve a release with your key, or refuse it with a reason."""
+    path = f"/models/{model}/releases/{release_id}"
+    body: dict[str, Any]
+    if refuse:
+        body = {"approve": False, "reason": refuse}
+    else:
+        if key_path is None:
+            raise CliError("An approval is signed: give --key.", exit_code=USAGE)
+        payload = session.client.content(f"{path}/payload/")
+        key = open_key(key_path)
+        envelope = dsse.sign(key, dsse.RELEASE_PAYLOAD_TYPE, payload)
+        note(f"Signing with key {signing_keys.public_key_of(key).key_id[:12]}…")
+        body = {"approve": True, "envelope": envelope.to_dict()}
+    decided = session.client.post(f"{path}/approvals/", body)
+    show(decided, as_json=session.as_json, words=f"Release {release_id}: {decided['state']}.")
+
+
+@click.command()
+@click.argument("release_id")
+@click.option("--wait/--no-wait", default=True)
+@click.pass_obj
+def deploy(session: Session, release_id: str, wait: bool) -> None:
+    """Deploy an approved release to its environment's nodes."""
+    made = session.client.post("/deployments/", {"release": release_id})
+    if wait:
+        for placement in made["placements"]:
+            follow(session, placement["job"])
+        made = session.client.get(f"/deployments/{made['id']}/")
+    states = ", ".join(f"{p['node']}: {p['state']}" for p in made["placements"])
+    show(made, as_json=session.as_json, words=f"Deployment {made['id']}: {states}")
+
+
+@click.command()
+@click.argument("endpoint", metavar="ENVIRONMENT/MODEL")
+@click.argument("weights", nargs=-1, metavar="VERSION=PERCENT…")
+@click.option("--reason", default="")
+@click.option("--revision", type=int, help="Refuse when the split has changed since.")
+@click.pass_obj
+def split(
+    session: Session, endpoint: str, weights: tuple[str, ...], reason: str, revision: int | None
+) -> None:
+    """Show an endpoint's split, or move it (weights in percent that sum to 100)."""
+    path = f"/endpoints/{_endpoint(endpoint)}/split/"
+    now = session.client.get(path)
+    if not weights:
+        show(now, as_json=session.as_json, words=_split_words(now))
+        return
+    if not reason:
+        raise CliError("Moving traffic takes a --reason.", exit_code=USAGE)
+    base = now["revision"] if revision is None else revision
+    answer = session.client.put(
+        path,
+        {"weights": _weights(weights), "reason": reason},
+        {"wait": "1"},
+        **{"If-Match": f'"{base}"'},
+    ).json()
+    show(answer, as_json=session.as_json, words=_split_words(answer))
+
+
+@click.command()
+@click.argument("endpoint", metavar="ENVIRONMENT/MODEL")
+@click.option("--reason", required=True)
+@click.option("--to", type=int, help="A version; the last good one when left out.")
+@click.pass_obj
+def rollback(session: Session, endpoint: str, reason: str, to: int | None) -> None:
+    """Move all traffic to the last good version, now."""
+    body = {"reason": reason, **({"to": to} if to else {})}
+    started = time.monotonic()
+    answer = session.client.post(f"/endpoints/{_endpoint(endpoint)}/rollback/", body)
+    took = (time.monotonic() - started) * 1000
+    show(
+        answer,
+        as_json=session.as_json,
+        words=f"Rolled back in {took:.0f} ms. {_split_words(answer)}",
+    )
+
+
+@click.command()
+@click.argument("endpoint", metavar="ENVIRONMENT/MODEL")
+@click.argument("mode", type=click.Choice(["normal", "fallback", "open"]))
+@click.option("--reason", required=True)
+@click.pass_obj
+def mode(session: Session, endpoint: str, mode: str, reason: str) -> None:
+    """Switch an endpoint to normal, fallback or open."""
+    answer = session.client.put(
+        f"/endpoints/{_endpoint(endpoint)}/mode/", {"mode": mode, "reason": reason}
+    ).json()
+    show(answer, as_json=session.as_json, words=f"{endpoint} is in mode {answer['mode']}.")
+
+
+@click.command()
+@click.argument("endpoint", required=False, metavar="[ENVIRONMENT/MODEL]")
+@click.option("--watch", is_flag=True, help="Show it anew every two seconds.")
+@click.pass_obj
+def status(session: Session, endpoint: str | None, watch: bool) -> None:
+    """What runs where, with how much traffic, right now."""
+    while True:
+        if endpoint:
+            rows = [session.client.get(f"/endpoints/{_endpoint(endpoint)}/")]
+            data: Any = rows[0]
+        else:
+            data = session.client.get("/endpoints/")
+            rows = data["results"]
+        show(data, as_json=session.as_json, words=table(STATUS_COLUMNS, map(_status_row, rows)))
+        if not watch:
+            return
+        time.sleep(2)
+
+
+@click.command()
+@click.argument("endpoint", metavar="ENVIRONMENT/MODEL")
+@click.option("--month", default="", metavar="YYYY-MM")
+@click.option("--gate", is_flag=True, help="Exit with 4 when a promise is broken.")
+@click.pass_obj
+def sla(session: Session, endpoint: str, month: str, gate: bool) -> None:
+    """Whether the promise is being kept."""
+    answer = session.client.get(f"/endpoints/{_endpoint(endpoint)}/sla/", month=month)
+    objectives = answer["objectives"]
+    show(
+        answer,
+        as_json=session.as_json,
+        words=table(
+            ("OBJECTIVE", "TARGET %", "ATTAINED %", "BUDGET LEFT", "STATE"),
+            (
+                (o["name"], o["target"], o["attained"], o["budget_left"], o["state"])
+                for o in objectives
+            ),
+        ),
+    )
+    if gate and any(o["state"] == "broken" for o in objectives):
+        raise CliError(f"{endpoint} does not keep its promise.", exit_code=GATE_FAILED)
+
+
+STATUS_COLUMNS = ("ENDPOINT", "MODE", "SPLIT", "STATE", "REQUESTS/S", "ERRORS/S", "P99 MS")
+
+
+def _status_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    split_now, live = row.get("split") or {}, row.get("live") or {}
+    return (
+        f"{row['environment']}/{row['model']}",
+        row["mode"],
+        " ".join(f"v{v}:{w}" for v, w in (split_now.get("weights") or {}).items()),
+        split_now.get("state", ""),
+        live.get("requests_per_second"),
+        live.get("errors_per_second"),
+        live.get("p99_ms"),
+    )
+
+
+def _split_words(answer: dict[str, Any]) -> str:
+    parts = ", ".join(f"v{v} {w} %" for v, w in answer["weights"].items())
+    acks = ", ".join(
+        f"{a['gateway']} {a['outcome']} in {a['took_ms']:.0f} ms"
+        for a in answer.get("acknowledgements") or []
+        if a.get("took_ms") is not None
+    )
+    return f"r{answer['revision']}: {parts or 'no traffic'}" + (f" ({acks})" if acks else "")
+
+
+def _endpoint(text: str) -> str:
+    environment, slash, model = text.partition("/")
+    if not slash or not environment or not model:
+        raise CliError(f"{text} is not ENVIRONMENT/MODEL.", exit_code=USAGE)
+    return f"{environment}/{model}"
+
+
+def _weights(values: tuple[str, ...]) -> dict[str, float]:
+    result = {}
+    for value in values:
+        version, equals, percent = value.removeprefix("v").partition("=")
+        try:
+            result[str(int(version))] = float(Decimal(percent))
+        except (ValueError, InvalidOperation) as error:
+            raise CliError(
+                f"{value} is not VERSION=PERCENT.", exit_code=USAGE, hint="For example 3=95 4=5."
+            ) from error
+        if not equals:
+            raise CliError(f"{value} is not VERSION=PERCENT.", exit_code=USAGE)
+    return result

@@ -1,0 +1,170 @@
+"""`covenant`: the command line for users. Exit codes: 0 ok, 1 refused by the server, 2 usage,
+3 cannot reach, 4 a gate failed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from console.errors import CovenantError
+from deployments.cli import contracts, deploying, jobs, models
+from deployments.cli.client import (
+    USAGE,
+    Client,
+    CliError,
+    Credentials,
+    load_credentials,
+    save_credentials,
+)
+from deployments.cli.output import show
+
+
+@dataclass(slots=True)
+class Session:
+    """The options that every command shares; the client is made on first use."""
+
+    url: str
+    token: str
+    as_json: bool
+    _client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            kept = None if self.url and self.token else load_credentials()
+            url, token = (
+                self.url or (kept.url if kept else ""),
+                self.token or (kept.token if kept else ""),
+            )
+            if not url or not token:
+                raise CliError(
+                    "Not signed in.", exit_code=USAGE, hint="Run `covenant login --url … `."
+                )
+            self._client = Client(Credentials(url, token))
+        return self._client
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--url", envvar="COVENANT_BASE_URL", default="", help="Address of the console.")
+@click.option("--token", envvar="COVENANT_TOKEN", default="", help="API token.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def cli(context: click.Context, url: str, token: str, as_json: bool) -> None:
+    """From a checkpoint to governed production traffic."""
+    context.obj = Session(url=url, token=token, as_json=as_json)
+
+
+@cli.command()
+@click.option("--username", default="")
+@click.option("--password", default="", help="Asked for when left out.")
+@click.pass_obj
+def login(session: Session, username: str, password: str) -> None:
+    """Sign in and keep a token for later commands (or check the one given by --token)."""
+    url = session.url or click.prompt("Address of the console", default="http://127.0.0.1:8700")
+    token = session.token
+    if not token:
+        username = username or click.prompt("Username")
+        password = password or click.prompt("Password", hide_input=True)
+        made = Client(Credentials(url, "")).post(
+            "/tokens/", {"username": username, "password": password, "name": "covenant CLI"}
+        )
+        token = made["token"]
+    me = Client(Credentials(url, token)).get("/me/")
+    path = save_credentials(Credentials(url, token, me["username"]))
+    show(
+        {"username": me["username"], "roles": me["roles"], "kept_in": str(path)},
+        as_json=session.as_json,
+        words=f"Signed in as {me['username']} ({', '.join(me['roles']) or 'no role'}).",
+    )
+
+
+for command in (
+    models.models,
+    models.push,
+    contracts.contract,
+    contracts.keys,
+    deploying.release,
+    deploying.approve,
+    deploying.deploy,
+    deploying.split,
+    deploying.rollback,
+    deploying.mode,
+    deploying.status,
+    deploying.sla,
+    jobs.jobs,
+):
+    cli.add_command(command)
+
+
+def _give_json_everywhere(group: click.Group) -> None:
+    """`--json` is taken after each command too, where people type it."""
+    for command in group.commands.values():
+        if isinstance(command, click.Group):
+            _give_json_everywhere(command)
+        elif not any(p.name == "json_here" for p in command.params):
+            command.params.append(
+                click.Option(
+                    ["--json", "json_here"],
+                    is_flag=True,
+                    expose_value=False,
+                    help="Print JSON.",
+                    callback=_note_json,
+                )
+            )
+
+
+def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
+    if value:
+        context.find_root().obj.as_json = True
+    return value
+
+
+_give_json_everywhere(cli)
+
+
+def main() -> None:
+    """Run the command line; every error is one message, a hint and an exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as ending:
+        sys.exit(ending.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(USAGE)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(USAGE)
+    except CliError as error:
+        sys.exit(_report(error.message, error.hint, error.code, error.errors, error.exit_code))
+    except CovenantError as error:
+        faults = tuple((e.pointer, e.detail) for e in error.errors)
+        sys.exit(_report(error.message, error.hint, error.code, faults, 1))
+
+
+def _report(
+    message: str, hint: str, code: str, errors: tuple[tuple[str, str], ...], exit_code: int
+) -> int:
+    body: dict[str, Any] = {
+        "detail": message,
+        "hint": hint,
+        "code": code,
+        "errors": [{"pointer": p, "detail": d} for p, d in errors],
+    }
+    if "--json" in sys.argv:
+        click.echo(json.dumps(body, indent=2, ensure_ascii=False))
+    click.echo(f"covenant: {message}", err=True)
+    for pointer, detail in errors:
+        click.echo(f"  {pointer or '(document)'}: {detail}", err=True)
+    if hint:
+        click.echo(f"  {hint}", err=True)
+    return exit_code
+
+
+if __name__ == "__main__":
+    main()
