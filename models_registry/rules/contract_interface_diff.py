@@ -1,0 +1,86 @@
+"""What changes for callers in the tensors they send and get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from console.rules.canonical import pointer_of
+from models_registry.rules.contract_changes import Change, Effect, change
+from models_registry.rules.contract_terms import Word, gettext_noop, range_text, shape_text
+from models_registry.rules.contract_types import ContractDocument, Interface, Tensor
+
+_INPUT = Word(gettext_noop("Input"))
+_OUTPUT = Word(gettext_noop("Output"))
+_DTYPE = Word(gettext_noop("data type"))
+_SHAPE = Word(gettext_noop("shape"))
+_SMALLEST = Word(gettext_noop("smallest value"))
+_LARGEST = Word(gettext_noop("largest value"))
+_NAN = Word(gettext_noop("NaN"))
+_NAN_WORDS = {"refuse": Word(gettext_noop("refused")), "allow": Word(gettext_noop("allowed"))}
+
+
+def interface_changes(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
+    """Differences of inputs and outputs, tensors matched by name.
+
+    Inputs may only accept more and outputs may only vary less, or callers break or get less.
+    """
+    yield from _side(before.interface, after.interface, "inputs")
+    yield from _side(before.interface, after.interface, "outputs")
+
+
+def _side(before: Interface, after: Interface, side: str) -> Iterator[Change]:
+    is_input = side == "inputs"
+    what = _INPUT if is_input else _OUTPUT
+    old = {tensor.name: tensor for tensor in (before.inputs if is_input else before.outputs)}
+    new = {tensor.name: tensor for tensor in (after.inputs if is_input else after.outputs)}
+    for index, name in enumerate(old):
+        if name not in new:
+            at = pointer_of("interface", side, index)
+            text = _text(old[name])
+            yield change(at, what, text, None, "breaking", kind="removed", name=name)
+    for index, (name, tensor) in enumerate(new.items()):
+        at = pointer_of("interface", side, index)
+        if name not in old:
+            effect: Effect = "breaking" if is_input else "neutral"
+            yield change(at, what, None, _text(tensor), effect, kind="added", name=name)
+        else:
+            yield from _tensor(at, old[name], tensor, is_input=is_input)
+
+
+def _tensor(at: str, old: Tensor, new: Tensor, *, is_input: bool) -> Iterator[Change]:
+    name = new.name
+    if old.dtype != new.dtype:
+        yield change(f"{at}/dtype", _DTYPE, old.dtype, new.dtype, "breaking", name=name)
+    if old.dims != new.dims:
+        sizes, shapes = (list(old.dims), list(new.dims)), (shape_text(old), shape_text(new))
+        effect: Effect = "neutral" if _only_renamed(old, new) else "breaking"
+        yield change(f"{at}/dims", _SHAPE, *sizes, effect, name=name, shown=shapes)
+    if old.minimum != new.minimum:
+        narrower = new.minimum is not None and (old.minimum is None or new.minimum > old.minimum)
+        effect = _effect(is_input=is_input, narrower=narrower)
+        yield change(f"{at}/min", _SMALLEST, old.minimum, new.minimum, effect, name=name)
+    if old.maximum != new.maximum:
+        narrower = new.maximum is not None and (old.maximum is None or new.maximum < old.maximum)
+        effect = _effect(is_input=is_input, narrower=narrower)
+        yield change(f"{at}/max", _LARGEST, old.maximum, new.maximum, effect, name=name)
+    if old.nan != new.nan:
+        effect = _effect(is_input=is_input, narrower=new.nan == "refuse")
+        words = _NAN_WORDS[old.nan], _NAN_WORDS[new.nan]
+        yield change(f"{at}/nan", _NAN, old.nan, new.nan, effect, name=name, shown=words)
+
+
+def _effect(*, is_input: bool, narrower: bool) -> Effect:
+    if is_input:
+        return "breaking" if narrower else "stronger"
+    return "stronger" if narrower else "weaker"
+
+
+def _only_renamed(old: Tensor, new: Tensor) -> bool:
+    """Whether only names of varying sizes differ: nothing that goes over the wire."""
+    return [d if isinstance(d, int) else "" for d in old.dims] == [
+        d if isinstance(d, int) else "" for d in new.dims
+    ]
+
+
+def _text(tensor: Tensor) -> str:
+    return " ".join(filter(None, (tensor.dtype, shape_text(tensor), range_text(tensor))))

@@ -1,0 +1,100 @@
+"""What changes in the limits of drift, of validation and of rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from models_registry.rules.contract_changes import (
+    Change,
+    NumberChange,
+    change,
+    effect_of,
+    number_change,
+)
+from models_registry.rules.contract_document import ContractDocument
+from models_registry.rules.contract_terms import Word, duration_text, gettext_noop
+
+_WORDS = {
+    "samples": Word(gettext_noop("Inputs compared at validation")),
+    "seed": Word(gettext_noop("Seed of the validation's inputs")),
+    "atol": Word(gettext_noop("Absolute tolerance")),
+    "rtol": Word(gettext_noop("Relative tolerance")),
+    "p95_ms": Word(gettext_noop("Latency budget at validation (P95)")),
+    "start": Word(gettext_noop("First share of a new version")),
+    "step": Word(gettext_noop("Share added at each step")),
+    "every": Word(gettext_noop("Time between steps")),
+    "max_error_rate": Word(gettext_noop("Error rate that stops a rollout")),
+    "max_p99_ms": Word(gettext_noop("P99 that stops a rollout")),
+    "min_requests": Word(gettext_noop("Requests before a rollout is judged")),
+}
+
+
+def limit_changes(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
+    """Limits of drift, validation and rollout: one row each."""
+    old_drift, new_drift = before.drift, after.drift
+    old, new = before.validation, after.validation
+    a, b = before.rollout, after.rollout
+    for number in (
+        NumberChange(
+            "/drift/feature_drift_score",
+            Word(gettext_noop("Feature drift that raises an alert")),
+            old_drift.feature_drift_score if old_drift else None,
+            new_drift.feature_drift_score if new_drift else None,
+            "weaker",
+        ),
+        NumberChange(
+            "/drift/model_output_entropy/above",
+            Word(gettext_noop("Entropy of outputs that raises an alert")),
+            old_drift.entropy_above if old_drift else None,
+            new_drift.entropy_above if new_drift else None,
+            "weaker",
+        ),
+        NumberChange(
+            "/drift/model_output_entropy/for",
+            Word(gettext_noop("How long the entropy must be above its limit")),
+            old_drift.entropy_for_seconds if old_drift else None,
+            new_drift.entropy_for_seconds if new_drift else None,
+            "weaker",
+            "s",
+        ),
+        NumberChange(
+            "/validation/samples", _WORDS["samples"], old.samples, new.samples, "stronger"
+        ),
+        NumberChange("/validation/seed", _WORDS["seed"], old.seed, new.seed, "neutral"),
+        NumberChange("/validation/atol", _WORDS["atol"], old.atol, new.atol, "weaker"),
+        NumberChange("/validation/rtol", _WORDS["rtol"], old.rtol, new.rtol, "weaker"),
+        NumberChange(
+            "/validation/p95_ms", _WORDS["p95_ms"], old.p95_ms, new.p95_ms, "weaker", "ms"
+        ),
+        NumberChange("/rollout/start", _WORDS["start"], a.start, b.start, "weaker", "%"),
+        NumberChange("/rollout/step", _WORDS["step"], a.step, b.step, "weaker", "%"),
+        NumberChange(
+            "/rollout/analysis/max_error_rate",
+            _WORDS["max_error_rate"],
+            a.analysis.max_error_rate,
+            b.analysis.max_error_rate,
+            "weaker",
+            "%",
+        ),
+        NumberChange(
+            "/rollout/analysis/max_p99_ms",
+            _WORDS["max_p99_ms"],
+            a.analysis.max_p99_ms,
+            b.analysis.max_p99_ms,
+            "weaker",
+            "ms",
+        ),
+        NumberChange(
+            "/rollout/analysis/min_requests",
+            _WORDS["min_requests"],
+            a.analysis.min_requests,
+            b.analysis.min_requests,
+            "neutral",
+        ),
+    ):
+        yield from number_change(number)
+    if a.every_seconds != b.every_seconds:
+        effect = effect_of(a.every_seconds, b.every_seconds, higher_is="stronger")
+        seconds = a.every_seconds, b.every_seconds
+        times = duration_text(a.every_seconds), duration_text(b.every_seconds)
+        yield change("/rollout/every", _WORDS["every"], *seconds, effect, shown=times)
