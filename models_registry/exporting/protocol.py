@@ -102,8 +102,9 @@ class ProposeRequest:
 class ExportRequest:
     """Program `export`; files: source, and code for a state dict, sample where the user gave one.
 
-    `outputs` renames the outputs in order; empty keeps what the model calls them.
-    `target` is a Triton release of `rules.opsets`.
+    `inputs` may be empty for ONNX, which names its own. `outputs` renames the outputs in order; empty
+    keeps what the model calls them. `target` is a Triton release of `rules.opsets`.
+    One inference that takes longer than `inference_seconds` is stopped and refused.
     """
 
     source_format: str
@@ -112,6 +113,7 @@ class ExportRequest:
     opset: int = DEFAULT_OPSET
     target: str = DEFAULT_TARGET
     module: ModuleSource = field(default_factory=ModuleSource)
+    inference_seconds: float = 30.0
 
     def to_json(self) -> Json:
         """See the class."""
@@ -122,6 +124,7 @@ class ExportRequest:
             "opset": self.opset,
             "target": self.target,
             "module": asdict(self.module),
+            "inference_seconds": self.inference_seconds,
         }
 
     @classmethod
@@ -134,6 +137,7 @@ class ExportRequest:
             opset=int(document.get("opset", DEFAULT_OPSET)),
             target=str(document.get("target", DEFAULT_TARGET)),
             module=ModuleSource(**document.get("module", {})),
+            inference_seconds=float(document.get("inference_seconds", 30.0)),
         )
 
 
@@ -143,7 +147,8 @@ class ExportFacts:
 
     `inputs`/`outputs` are those of the written file, `shape` -1 where really free.
     `batch_axis` is 0 when every input and output has the batch first and other sizes really ran;
-    None means that Triton must not batch (max_batch_size 0).
+    None means that Triton must not batch (max_batch_size 0). `sizes` are the sizes of each free axis,
+    by name, at which the file was run; `ranges` the values drawn for integer inputs, by input.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -157,6 +162,8 @@ class ExportFacts:
     sha256: str
     exporter: str
     producer: str
+    sizes: dict[str, list[int]] = field(default_factory=dict)
+    ranges: dict[str, list[float]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
@@ -203,6 +210,7 @@ class ValidateRequest:
     batches: tuple[int, ...] = (1, 2, 8)
     p95_ms: float | None = None
     timed_runs: int = 50
+    inference_seconds: float = 30.0
 
     def to_json(self) -> Json:
         """See the class."""
@@ -228,7 +236,17 @@ class ValidateRequest:
         )
 
 
-_PLAIN = ("source_format", "target", "samples", "seed", "atol", "rtol", "p95_ms", "timed_runs")
+_PLAIN = (
+    "source_format",
+    "target",
+    "samples",
+    "seed",
+    "atol",
+    "rtol",
+    "p95_ms",
+    "timed_runs",
+    "inference_seconds",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,523 @@
+"""Run one of the export programs on a file that nobody trusts, and bring home a typed answer.
+
+The child is started behind the walls of `bubblewrap`; this side feeds it a request, listens to its
+events, watches clock, memory and disk, and ends it. Nothing that it says or leaves behind is
+believed: lines and files are capped, cleaned and checked before anybody else sees them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import selectors
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import psutil
+
+from console.errors import Invalid, Unavailable
+from models_registry.adapters import bubblewrap
+from models_registry.adapters.bubblewrap import MIB, Limits
+from models_registry.exporting import protocol
+
+Ending = Literal["ok", "refused", "timed_out", "out_of_memory", "crashed", "cancelled"]
+Program = Literal["propose", "export", "validate"]
+
+# What each program consists of, and what it may leave: stage -> (share of the time, input files, outputs).
+_STAGES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
+    "propose": (("propose", 1.0),),
+    "export": (("export", 1.0),),
+    # The source framework runs apart from the checks: a module's code cannot touch its own report.
+    "validate": (("reference", 0.6), ("validate", 0.4)),
+}
+_INPUTS: Final[dict[str, frozenset[str]]] = {
+    "propose": frozenset({protocol.SOURCE}),
+    "export": frozenset({protocol.SOURCE, protocol.CODE, protocol.SAMPLE}),
+    "reference": frozenset({protocol.SOURCE, protocol.CODE, protocol.SAMPLE}),
+    "validate": frozenset({protocol.MODEL, protocol.SAMPLE, protocol.REFERENCE}),
+}
+_OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
+    "propose": (),
+    "export": (protocol.MODEL,),
+    "reference": (protocol.REFERENCE,),
+    "validate": (protocol.SAMPLE_REQUEST,),
+}
+
+_MAX_ANSWER_BYTES: Final = 32 * MIB
+_MAX_EVENT_BYTES: Final = 8 * 1024
+_MAX_EVENTS: Final = 5_000
+_MAX_STDERR: Final = 16 * 1024
+_TICK_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a program says while it works; `progress` is 0 to 1 over the whole run."""
+
+    kind: Literal["progress", "log"]
+    progress: float
+    step: str = ""
+    level: str = "info"
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a run took; `peak_bytes` is the greatest anonymous memory seen."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxResult:
+    """How a run ended. `refusal` explains every ending but ok and cancelled."""
+
+    ending: Ending
+    answer: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Path] = field(default_factory=dict)
+    refusal: protocol.Refusal | None = None
+    stderr_tail: str = ""
+    usage: Usage = Usage()
+
+    def raise_unless_ok(self) -> None:
+        """Raise the refusal as `Invalid` (message, code, hint) unless the run ended well.
+
+        A cancelled run raises `Invalid` with the code `cancelled`.
+        """
+        if self.ending == "ok":
+            return
+        if self.refusal is None:
+            raise Invalid("The work was cancelled.", code="cancelled")
+        raise Invalid(self.refusal.message, code=self.refusal.code, hint=self.refusal.hint)
+
+
+def run(
+    program: Program,
+    request: Mapping[str, Any],
+    *,
+    workdir: Path,
+    files: Mapping[str, Path],
+    limits: Limits = Limits(),
+    on_event: Callable[[Event], None] = lambda event: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> SandboxResult:
+    """Run `program` (see `models_registry.exporting.protocol`) and wait for its end.
+
+    `workdir` is created where needed and belongs to the caller, who deletes it; outputs lie in it.
+    `files` maps names of the protocol to host files, shown read-only. Limits are for each stage.
+    `cancelled` is asked every 0.2 s. Raises `Unavailable` where no sandbox can be had or the disk
+    is full, ValueError for a file name that the program does not know.
+    """
+    stages = _STAGES[program]
+    known = frozenset().union(*(_INPUTS[stage] for stage, _ in stages))
+    if unknown := set(files) - known:
+        raise ValueError(f"{program} takes no file called {min(unknown)!r}")
+    handed = dict(files)
+    done = 0.0
+    result = SandboxResult("ok")
+    usage = Usage()
+    for stage, share in stages:
+        inputs = {name: path for name, path in handed.items() if name in _INPUTS[stage]}
+        scale = _scaled(on_event, done, share)
+        result = _stage(stage, request, workdir / stage, inputs, limits, scale, cancelled)
+        usage = Usage(
+            usage.wall_seconds + result.usage.wall_seconds,
+            usage.cpu_seconds + result.usage.cpu_seconds,
+            max(usage.peak_bytes, result.usage.peak_bytes),
+        )
+        if result.ending != "ok":
+            break
+        handed |= result.outputs
+        done += share
+    return SandboxResult(
+        result.ending, result.answer, result.outputs, result.refusal, result.stderr_tail, usage
+    )
+
+
+def _scaled(
+    on_event: Callable[[Event], None], start: float, share: float
+) -> Callable[[Event], None]:
+    def forward(event: Event) -> None:
+        progress = min(1.0, start + share * event.progress)
+        on_event(Event(event.kind, progress, event.step, event.level, event.line))
+
+    return forward
+
+
+def _stage(
+    stage: str,
+    request: Mapping[str, Any],
+    folder: Path,
+    files: Mapping[str, Path],
+    limits: Limits,
+    on_event: Callable[[Event], None],
+    cancelled: Callable[[], bool],
+) -> SandboxResult:
+    work = folder / "out"
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+        work.mkdir(mode=0o755)
+        (work / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        shown = {name: _readable(path, folder / "in" / name) for name, path in files.items()}
+        prepared = bubblewrap.box(stage, work=work, files=shown, limits=limits)
+        if prepared.owner != os.geteuid():
+            for path in (work, work / "request.json"):
+                os.chown(path, prepared.owner, prepared.owner)
+    except OSError as error:
+        raise Unavailable(
+            f"The sandbox's work folder {folder} cannot be prepared: {error.strerror or error}.",
+            code="work_folder_unusable",
+            hint=f"Free space or mend the permissions there; the model needs about "
+            f"{2 * sum(path.stat().st_size for path in files.values()) // MIB + 1} MiB.",
+        ) from error
+    watch = _Watch(prepared.command, work, limits, on_event, cancelled)
+    return watch.wait(stage)
+
+
+def _readable(path: Path, copy: Path) -> Path:
+    """The file itself, or a private copy where its mode would keep the sandbox's user out."""
+    path = path.resolve(strict=True)
+    if bubblewrap.available() == "mapped" or path.stat().st_mode & stat.S_IROTH:
+        return path
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, copy)
+    copy.chmod(0o444)
+    return copy
+
+
+class _Watch:
+    """One child: its two pipes, its clock and its appetite."""
+
+    def __init__(
+        self,
+        command: list[str],
+        work: Path,
+        limits: Limits,
+        on_event: Callable[[Event], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self.work = work
+        self.limits = limits
+        self.on_event = on_event
+        self.cancelled = cancelled
+        self.progress = 0.0
+        self.events = 0
+        self.stderr = b""
+        self.line = b""
+        self.peak = 0
+        self.cpu = 0.0
+        self.ended: Ending | None = None
+        self.started = time.monotonic()
+        told, tell = os.pipe()
+        try:
+            self.child = subprocess.Popen(  # noqa: S603
+                [command[0], "--info-fd", str(tell), *command[1:]],
+                env={},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=(tell,),
+            )
+        finally:
+            os.close(tell)
+        self.init = _init_of(told)
+
+    def wait(self, stage: str) -> SandboxResult:
+        """Listen until the child is gone, ending it where it must be ended."""
+        try:
+            self._listen()
+        finally:
+            self._kill()
+            code = self.child.wait()
+            _await_end(self.init)
+            for pipe in (self.child.stdout, self.child.stderr):
+                if pipe is not None:
+                    pipe.close()
+        return self._result(stage, code)
+
+    def _listen(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            for pipe in (self.child.stdout, self.child.stderr):
+                if pipe is not None:
+                    os.set_blocking(pipe.fileno(), False)
+                    selector.register(pipe, selectors.EVENT_READ)
+            next_look = self.started
+            while selector.get_map():
+                for key, _ in selector.select(_TICK_SECONDS):
+                    chunk = os.read(key.fd, 65_536)
+                    if not chunk:
+                        selector.unregister(key.fileobj)
+                    elif key.fileobj is self.child.stdout:
+                        self._hear(chunk)
+                    else:
+                        self.stderr = (self.stderr + chunk)[-_MAX_STDERR:]
+                now = time.monotonic()
+                if now >= next_look:
+                    next_look = now + _TICK_SECONDS
+                    self.ended = self._must_end(now)
+                    if self.ended is not None or self.child.poll() is not None:
+                        break
+            for pipe in (self.child.stdout, self.child.stderr):
+                self._rest(pipe)
+
+    def _rest(self, pipe: Any) -> None:
+        try:
+            chunk = os.read(pipe.fileno(), 65_536)
+        except BlockingIOError:
+            return
+        if pipe is self.child.stdout:
+            self._hear(chunk)
+        else:
+            self.stderr = (self.stderr + chunk)[-_MAX_STDERR:]
+
+    def _must_end(self, now: float) -> Ending | None:
+        if self.cancelled():
+            return "cancelled"
+        if now - self.started > self.limits.wall_seconds:
+            return "timed_out"
+        memory = self._memory()
+        self.peak = max(self.peak, memory)
+        if memory > self.limits.memory_bytes:
+            return "out_of_memory"
+        if _folder_bytes(self.work) > self.limits.disk_bytes:
+            return "refused"
+        return None
+
+    def _memory(self) -> int:
+        """Anonymous and shared memory of the whole sandbox, bytes (proc(5), /proc/pid/status)."""
+        total, cpu = 0, 0.0
+        try:
+            for process in psutil.Process(self.child.pid).children(recursive=True):
+                status = Path(f"/proc/{process.pid}/status").read_text(
+                    encoding="ascii", errors="replace"
+                )
+                for row in status.splitlines():
+                    if row.startswith(("RssAnon:", "RssShmem:")):
+                        total += int(row.split()[1]) * 1024
+                times = process.cpu_times()
+                cpu += times.user + times.system
+        except (psutil.Error, OSError, ValueError):
+            return total
+        self.cpu = max(self.cpu, cpu)
+        return total
+
+    def _hear(self, chunk: bytes) -> None:
+        *lines, rest = (self.line + chunk).split(b"\n")
+        self.line = rest[:_MAX_EVENT_BYTES]
+        for line in lines:
+            if self.events >= _MAX_EVENTS:
+                return
+            event = _event(line[:_MAX_EVENT_BYTES], self.progress)
+            if event is not None:
+                self.events += 1
+                self.progress = event.progress
+                self.on_event(event)
+
+    def _kill(self) -> None:
+        """End the whole process namespace: bwrap dies, and with it its pid 1 and everything below."""
+        if self.child.poll() is None:
+            try:
+                os.killpg(self.child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    def _result(self, stage: str, code: int) -> SandboxResult:
+        usage = Usage(time.monotonic() - self.started, self.cpu, self.peak)
+        tail = _plain(self.stderr.decode("utf-8", "replace"), 4_000, lines=True)
+        ending, answer, refusal = self._verdict(code)
+        outputs: dict[str, Path] = {}
+        if ending == "ok":
+            try:
+                outputs = {name: _output(self.work / name) for name in _OUTPUTS[stage]}
+            except OSError as error:
+                ending, answer = "crashed", {}
+                refusal = protocol.Refusal(
+                    "output_missing",
+                    f"The program ended without a usable {stage} result ({error}).",
+                )
+        return SandboxResult(ending, answer, outputs, refusal, tail, usage)
+
+    def _verdict(self, code: int) -> tuple[Ending, dict[str, Any], protocol.Refusal | None]:
+        if self.ended == "cancelled":
+            return "cancelled", {}, None
+        if self.ended is not None:
+            return self.ended, {}, _explained(self.ended, self.limits)
+        answer = _answer(self.work / "result.json")
+        outcome = answer.get("outcome")
+        if outcome == "ok" and code == 0 and isinstance(answer.get("answer"), dict):
+            return "ok", answer["answer"], None
+        if outcome == "refused":
+            said = {key: str(answer.get(key, "")) for key in ("code", "message", "hint", "pointer")}
+            return "refused", {}, protocol.Refusal(**said)
+        if outcome == "out_of_memory" or code == 128 + signal.SIGKILL:
+            return "out_of_memory", {}, _explained("out_of_memory", self.limits)
+        if code == 128 + signal.SIGXCPU:
+            return "timed_out", {}, _explained("timed_out", self.limits)
+        return "crashed", {}, _crashed(code, answer)
+
+
+def _init_of(told: int) -> int | None:
+    """A pidfd of the sandbox's first process, from what bwrap writes to --info-fd; None if it is gone."""
+    with os.fdopen(told, "rb") as stream:
+        try:
+            return os.pidfd_open(int(json.load(stream)["child-pid"]))
+        except (ValueError, KeyError, OSError):
+            return None
+
+
+def _await_end(init: int | None) -> None:
+    """Wait until no process of the sandbox is left: a namespace ends with its first process.
+
+    Only then nobody can change the files behind the checks. (pid_namespaces(7))
+    """
+    if init is None:
+        return
+    try:
+        signal.pidfd_send_signal(init, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    finally:
+        select.select([init], [], [], 10.0)
+        os.close(init)
+
+
+def _explained(ending: Ending, limits: Limits) -> protocol.Refusal:
+    if ending == "timed_out":
+        return protocol.Refusal(
+            "time_limit",
+            f"The model was stopped: it did not finish within {limits.wall_seconds:.0f} seconds "
+            f"({limits.cpu_seconds} seconds of processor time).",
+            "Look for a loop that does not end, or ask the platform team to raise the time limit.",
+        )
+    if ending == "out_of_memory":
+        return protocol.Refusal(
+            "memory_limit",
+            f"The model was stopped: it needs more than {limits.memory_bytes // MIB} MiB of memory.",
+            "Look for a tensor of a huge constant size, or ask the platform team to raise the limit.",
+        )
+    return protocol.Refusal(
+        "disk_limit",
+        f"The model was stopped: it wrote more than {limits.disk_bytes // MIB} MiB.",
+        "Check what the module's source writes while it is built.",
+    )
+
+
+def _crashed(code: int, answer: Mapping[str, Any]) -> protocol.Refusal:
+    said = _plain(str(answer.get("message", "")), 1_000)
+    name = ""
+    if code > 128:
+        try:
+            name = f" by {signal.Signals(code - 128).name}"
+        except ValueError:
+            name = ""
+    return protocol.Refusal(
+        "program_crashed",
+        said or f"The program that opens the model was ended{name} (exit code {code}).",
+        "The job's log has the last lines that it wrote. If the file is sound, report them.",
+    )
+
+
+def _event(line: bytes, progress: float) -> Event | None:
+    try:
+        said = json.loads(line)
+        kind = said["kind"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    if kind == "log":
+        level = said.get("level") if said.get("level") in {"info", "warning", "error"} else "info"
+        return Event("log", progress, "", level, _plain(str(said.get("line", "")), 1_000))
+    value = said.get("progress")
+    if kind != "progress" or isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    value = min(1.0, max(progress, float(value))) if value == value else progress
+    return Event("progress", value, _plain(str(said.get("step", "")), 120))
+
+
+def _plain(text: str, length: int, *, lines: bool = False) -> str:
+    """Printable characters only, at most the last (lines) or first `length` of them."""
+    kept = "".join(
+        character
+        for character in text
+        if character.isprintable() or (lines and character in "\n\t")
+    )
+    return kept[-length:] if lines else kept[:length]
+
+
+def _open_own(path: Path) -> int:
+    """Open what the sandbox left, if it is an ordinary file with one name; OSError otherwise."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(f"{path.name} is not an ordinary file")
+    return descriptor
+
+
+def _output(path: Path) -> Path:
+    descriptor = _open_own(path)
+    try:
+        os.fchmod(descriptor, 0o644)
+        if os.geteuid() == 0:
+            os.fchown(descriptor, 0, 0)
+    finally:
+        os.close(descriptor)
+    return path
+
+
+def _answer(path: Path) -> dict[str, Any]:
+    """The program's result document; {} when there is none that can be read."""
+    try:
+        with os.fdopen(_open_own(path), "rb") as stream:
+            text = stream.read(_MAX_ANSWER_BYTES + 1)
+        if len(text) > _MAX_ANSWER_BYTES:
+            return {}
+        document = json.loads(text, parse_constant=_no_constant)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    cleaned = _storable(document)
+    return cleaned if isinstance(cleaned, dict) else {}
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _storable(value: Any, depth: int = 0) -> Any:
+    """The same document without what a database refuses: NUL, lone surrogates, endless depth."""
+    if depth > 32:
+        return None
+    if isinstance(value, str):
+        return value.replace("\0", "").encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_storable(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item, depth + 1) for key, item in value.items()}
+    return value
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Bytes on disk below `folder`; looks at no more than 2,000 entries, which is beyond all use."""
+    total, seen, waiting = 0, 0, [folder]
+    while waiting and seen < 2_000:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    found = entry.stat(follow_symlinks=False)
+                    total += found.st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,270 @@
+"""The source of a user's module: unpack it, import it, build the module that a state dict fits.
+
+Runs inside the sandbox only: importing is running.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import torch
+
+from models_registry.exporting import archives
+from models_registry.exporting.protocol import ModuleSource, Refused
+
+_BOUNDS: Final = archives.Bounds(members=2_000, total_bytes=64 * archives.MIB)
+_DEFAULT_FILE: Final = "module_source.py"
+_ENTRY_HINT: Final = "Name the class as file.py:ClassName, for example net.py:TinyResNet."
+
+
+def build(
+    code: Path | None, source: ModuleSource, state: Mapping[str, torch.Tensor], folder: Path
+) -> torch.nn.Module:
+    """The module of `source` with `state` loaded, in evaluation mode.
+
+    `Refused` when source is missing or fails, or does not fit the weights (with the names that differ).
+    """
+    if code is None:
+        raise Refused(
+            "module_source_missing",
+            "The file holds weights only; the architecture is not in it.",
+            "Upload the module's Python source with it (one .py file or a zip) and name the class, "
+            "or save TorchScript with torch.jit.save.",
+            "/code_upload",
+        )
+    file_name, name, arguments = _entry(source)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = _unpack(code, file_name, folder)
+    sys.path[:0] = [str(folder)]
+    if name:
+        module = _call(_find(files, file_name, name, folder), arguments)
+        _load_state(module, state)
+        return module.eval()
+    return _guess(files, arguments, state, folder).eval()
+
+
+def _entry(source: ModuleSource) -> tuple[str, str, dict[str, Any]]:
+    """File, class and keyword arguments out of "net.py:TinyResNet(classes=5)" and shorter forms."""
+    file_name, separator, call = source.entry.strip().rpartition(":")
+    if not separator and call.endswith(".py"):
+        file_name, call = call, ""
+    arguments = dict(source.arguments)
+    if "(" in call:
+        try:
+            node = ast.parse(call, mode="eval").body
+            if not isinstance(node, ast.Call) or node.args or not isinstance(node.func, ast.Name):
+                raise ValueError
+            given = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
+        except (SyntaxError, ValueError):
+            raise Refused(
+                "module_entry_invalid",
+                f"“{call[:100]}” cannot be read; give keyword arguments with plain values only.",
+                "For example net.py:TinyResNet(classes=5).",
+                "/module/entry",
+            ) from None
+        call, arguments = node.func.id, given | arguments
+    if call and not call.isidentifier():
+        raise Refused("module_entry_invalid", f"“{call[:100]}” is not a class name.", _ENTRY_HINT, "/module/entry")
+    return file_name, call, arguments
+
+
+def _unpack(code: Path, file_name: str, folder: Path) -> list[Path]:
+    with code.open("rb") as stream:
+        head = stream.read(512)
+    if head.startswith((b"PK", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")) or head[257:262] == b"ustar":
+        files = archives.extract(code, folder, _BOUNDS)
+        python = [path for path in files if path.suffix == ".py"]
+        if not python:
+            raise Refused("module_source_missing", "The code archive holds no .py file.", _ENTRY_HINT)
+        return python
+    target = folder / Path(file_name or _DEFAULT_FILE).name
+    if target.suffix != ".py":
+        target = target.with_suffix(".py")
+    text = code.read_bytes()
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise Refused(
+            "module_source_invalid",
+            f"The module's source is not Python that can be read: {error}.",
+            "Upload the .py file that defines the class, or a zip archive of the project.",
+            "/code_upload",
+        ) from error
+    target.write_bytes(text)
+    return [target]
+
+
+def _find(files: list[Path], file_name: str, name: str, folder: Path) -> Callable[..., Any]:
+    if file_name:
+        wanted = file_name.removesuffix(".py").replace(".", "/").split("/")
+        chosen = [path for path in files if list(path.with_suffix("").parts[-len(wanted) :]) == wanted]
+    else:
+        chosen = [path for path in files if _defines(path, name)]
+    if len(chosen) != 1:
+        there = ", ".join(sorted(str(path.relative_to(folder)) for path in files)[:8])
+        raise Refused(
+            "module_entry_not_found",
+            f"{'No file' if not chosen else 'More than one file'} of the source "
+            f"{'is ' + file_name if file_name else 'defines ' + name}; there are: {there}.",
+            _ENTRY_HINT,
+            "/module/entry",
+        )
+    module = _import(chosen[0], folder)
+    found = getattr(module, name, None)
+    if not callable(found):
+        classes = ", ".join(defined.__name__ for defined in _classes(module)) or "none"
+        raise Refused(
+            "module_entry_not_found",
+            f"{chosen[0].name} has no class {name}; it defines: {classes}.",
+            _ENTRY_HINT,
+            "/module/entry",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _defines(path: Path, name: str) -> bool:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return False
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return any(isinstance(node, kinds) and node.name == name for node in tree.body)
+
+
+def _import(path: Path, folder: Path) -> ModuleType:
+    """Import a file as its project would: from the root, or from the one folder it is packed in."""
+    parts = path.relative_to(folder).with_suffix("").parts
+    for skip in range(len(parts)):
+        root = folder.joinpath(*parts[:skip])
+        if skip and (root / "__init__.py").exists():
+            continue
+        sys.path[:0] = [str(root)]
+        try:
+            return importlib.import_module(".".join(parts[skip:]))
+        except ModuleNotFoundError as error:
+            sys.path.remove(str(root))
+            missing = str(error.name)
+            if skip < len(parts) - 1:
+                continue
+            raise Refused(
+                "module_source_incomplete",
+                f"The module's source imports “{missing}”, which is neither in the upload nor installed "
+                "on the export worker.",
+                "Put it into the zip archive, or remove the import from the file that defines the class.",
+                "/code_upload",
+            ) from error
+        except BaseException as error:  # noqa: BLE001 - whatever a stranger's module raises
+            raise _failed("importing the module's source", error) from error
+    raise AssertionError("a path has at least one part")
+
+
+def _classes(module: ModuleType) -> Iterator[type[torch.nn.Module]]:
+    for value in vars(module).values():
+        if inspect.isclass(value) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__:
+            yield value
+
+
+def _call(factory: Callable[..., Any], arguments: Mapping[str, Any]) -> torch.nn.Module:
+    try:
+        built = factory(**arguments)
+    except BaseException as error:  # noqa: BLE001 - whatever a stranger's constructor raises
+        raise _failed(f"building {factory.__name__}({_listed(arguments)})", error) from error
+    if not isinstance(built, torch.nn.Module):
+        raise Refused(
+            "module_entry_invalid",
+            f"{factory.__name__} gives a {type(built).__name__}, not a torch.nn.Module.",
+            _ENTRY_HINT,
+            "/module/entry",
+        )
+    return built
+
+
+def _listed(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value!r}" for key, value in arguments.items())[:200]
+
+
+def _failed(doing: str, error: BaseException) -> Refused:
+    traceback.print_exception(error)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/code/" in frame.filename]
+    place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return Refused(
+        "module_source_failed",
+        f"The module's source failed while {doing}{place}: {type(error).__name__}: {error}"[:600],
+        "Try the same on your machine in a fresh Python process; give missing constructor arguments.",
+        "/code_upload",
+    )
+
+
+def _load_state(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+    own = module.state_dict()
+    renamed = fitted(state, set(own))
+    missing = sorted(set(own) - set(renamed))
+    unexpected = sorted(set(renamed) - set(own))
+    shapes = [
+        f"{key} is {tuple(renamed[key].shape)} in the file and {tuple(own[key].shape)} in the module"
+        for key in sorted(set(own) & set(renamed))
+        if own[key].shape != renamed[key].shape
+    ]
+    if missing or unexpected or shapes:
+        parts = []
+        for text, names in (("missing in the file", missing), ("not in the module", unexpected)):
+            if names:
+                more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+                parts.append(f"{text}: {', '.join(names[:4])}{more}")
+        parts += shapes[:3]
+        raise Refused(
+            "weights_do_not_fit",
+            f"The weights do not fit {type(module).__name__}: {'; '.join(parts)}."[:800],
+            "Give the class and the constructor's arguments that the weights were trained with.",
+            "/module/entry",
+        )
+    module.load_state_dict(renamed, strict=True)
+
+
+def fitted(state: Mapping[str, torch.Tensor], own: set[str]) -> dict[str, torch.Tensor]:
+    """The state with a wrapper's prefix (DataParallel, Lightning, compile) taken off where that fits."""
+    if set(state) == own:
+        return dict(state)
+    best = dict(state)
+    for prefix in ("module.", "model.", "_orig_mod.", "net.", "module.model.", "model.module.", "model._orig_mod."):
+        if all(key.startswith(prefix) for key in state):
+            cut = {key.removeprefix(prefix): value for key, value in state.items()}
+            if len(own & set(cut)) > len(own & set(best)):
+                best = cut
+    return best
+
+
+def _guess(
+    files: list[Path], arguments: Mapping[str, Any], state: Mapping[str, torch.Tensor], folder: Path
+) -> torch.nn.Module:
+    """The one class whose weights have the file's names, when no entry was given."""
+    tried: list[str] = []
+    fitting: list[torch.nn.Module] = []
+    for path in files:
+        for kind in _classes(_import(path, folder)):
+            tried.append(kind.__name__)
+            try:
+                module = kind(**arguments)
+            except Exception:  # noqa: BLE001, S112 - a class that needs arguments is not the one
+                continue
+            own = module.state_dict()
+            if own and set(fitted(state, set(own))) == set(own):
+                fitting.append(module)
+    if len(fitting) != 1:
+        raise Refused(
+            "module_entry_missing",
+            f"{len(fitting)} classes of the source fit the weights without further arguments; "
+            f"it defines: {', '.join(tried[:10]) or 'no torch.nn.Module'}.",
+            _ENTRY_HINT,
+            "/module/entry",
+        )
+    _load_state(fitting[0], state)
+    return fitting[0]

@@ -1,0 +1,191 @@
+"""PyTorch to ONNX by the exporter path that really gives the opset that was asked for.
+
+Measured with torch 2.13: the TorchScript-based exporter (dynamo=False) writes the opset it is asked
+for (17 -> opset 17, IR 8); the newer one writes opset 18 at least, and IR 10, which ONNX Runtime
+1.17 refuses. So the first is the way, and the second the way out when the first cannot do it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import onnx
+import torch
+
+from models_registry.exporting import onnx_files
+from models_registry.exporting.harness import Reporter, is_memory_error
+from models_registry.exporting.protocol import Refused, TensorSpec
+from models_registry.exporting.sampling import Feeds
+from models_registry.exporting.torch_sources import TORCH_EXPORT, TORCHSCRIPT, Flat, TorchSource
+from models_registry.rules import opsets, tensors
+
+FALLBACK_OPSET: Final = 18
+FALLBACK_IR: Final = 8
+
+
+def export(
+    source: TorchSource,
+    specs: Sequence[TensorSpec],
+    feeds: Feeds,
+    outputs: Sequence[str],
+    path: Path,
+    *,
+    opset: int,
+    target: str,
+    reporter: Reporter,
+) -> tuple[str, list[str]]:
+    """Write `path`; returns the exporter path used, in words, and warnings for people.
+
+    `Refused` with the exporter's complaint when no path works within the target's opset limit.
+    """
+    given = {spec.name: spec for spec in specs}
+    ordered = [given[name] for name in source.order]
+    arguments = tuple(torch.from_numpy(feeds[name].copy()) for name in source.order)
+    try:
+        notes = _by_torchscript(source, ordered, arguments, outputs, path, opset)
+        _check_versions(path, opset)
+        return f"torch {torch.__version__} torch.onnx.export(dynamo=False), opset {opset}", notes
+    except (MemoryError, Refused):
+        raise
+    except Exception as error:
+        if is_memory_error(error):
+            raise MemoryError(str(error)) from error
+        first = _complaint(error)
+        reporter.log(f"The TorchScript-based exporter gave up: {first}", "warning")
+        possible = opsets.runtime(target).opset >= FALLBACK_OPSET
+        if source.kind == TORCHSCRIPT or not possible:
+            raise _export_failed(first) from error
+    return _by_dynamo(source, ordered, arguments, outputs, path, first)
+
+
+def _axes(specs: Sequence[TensorSpec]) -> dict[str, dict[int, str]]:
+    return {
+        spec.name: {axis: name for axis, name in enumerate(spec.dims) if name}
+        for spec in specs
+        if any(spec.dims)
+    }
+
+
+def _by_torchscript(
+    source: TorchSource,
+    specs: Sequence[TensorSpec],
+    arguments: tuple[torch.Tensor, ...],
+    outputs: Sequence[str],
+    path: Path,
+    opset: int,
+) -> list[str]:
+    module: Any = source.module
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if source.kind == TORCH_EXPORT:
+            module = torch.jit.trace(Flat(source.module), arguments, check_trace=False, strict=False)
+        elif source.kind != TORCHSCRIPT or not _returns_tensors(module, arguments):
+            module = Flat(source.module)
+        torch.onnx.export(
+            module,
+            arguments,
+            str(path),
+            dynamo=False,
+            opset_version=opset,
+            input_names=[spec.name for spec in specs],
+            output_names=list(outputs),
+            dynamic_axes=_axes(specs),
+            do_constant_folding=True,
+            training=torch.onnx.TrainingMode.EVAL,
+        )
+    return _frozen_decisions([str(w.message) for w in caught if issubclass(w.category, torch.jit.TracerWarning)])
+
+
+def _returns_tensors(module: Any, arguments: tuple[torch.Tensor, ...]) -> bool:
+    """Whether a script module can go to the exporter without a wrapper: tensors, not structures."""
+    answer = module(*arguments)
+    if isinstance(answer, torch.Tensor):
+        return True
+    return type(answer) is tuple and all(isinstance(item, torch.Tensor) for item in answer)
+
+
+def _frozen_decisions(messages: list[str]) -> list[str]:
+    """One sentence for what tracing may have frozen, with the places in the user's file."""
+    places = []
+    for message in messages:
+        head, _, _ = message.partition(": TracerWarning")
+        file_name, _, line = head.rpartition(":")
+        if "/code/" in file_name:
+            places.append(f"{file_name.rpartition('/')[2]} line {line}")
+    if not places:
+        return []
+    listed = ", ".join(dict.fromkeys(places[:5]))
+    return [
+        "Python decisions or sizes in the module's source were recorded as constants while tracing "
+        f"({listed}); other inputs take the same way. Use torch.jit.script where that matters."
+    ]
+
+
+def _by_dynamo(
+    source: TorchSource,
+    specs: Sequence[TensorSpec],
+    arguments: tuple[torch.Tensor, ...],
+    outputs: Sequence[str],
+    path: Path,
+    first: str,
+) -> tuple[str, list[str]]:
+    dims: dict[str, Any] = {
+        name: torch.export.Dim.DYNAMIC for name in tensors.free_names(specs)
+    }
+    shapes = tuple({axis: dims[name] for axis, name in enumerate(spec.dims) if name} for spec in specs)
+    module = source.program if source.kind == TORCH_EXPORT else Flat(source.module)
+    try:
+        with torch.no_grad():
+            torch.onnx.export(
+                module,
+                arguments,
+                str(path),
+                dynamo=True,
+                opset_version=FALLBACK_OPSET,
+                input_names=[spec.name for spec in specs],
+                output_names=list(outputs),
+                dynamic_shapes=None if source.kind == TORCH_EXPORT else (shapes,),
+                external_data=False,
+                optimize=True,
+            )
+    except Exception as error:
+        if is_memory_error(error):
+            raise MemoryError(str(error)) from error
+        raise _export_failed(f"{first}; and: {_complaint(error)}") from error
+    model = onnx_files.load(path)
+    model.ir_version = min(model.ir_version, FALLBACK_IR)
+    onnx.save_model(model, str(path))
+    _check_versions(path, FALLBACK_OPSET)
+    note = (
+        f"The model was exported with opset {FALLBACK_OPSET} by the torch.export-based exporter, because "
+        f"the other one could not: {first}"
+    )
+    return f"torch {torch.__version__} torch.onnx.export(dynamo=True), opset {FALLBACK_OPSET}", [note[:600]]
+
+
+def _check_versions(path: Path, opset: int) -> None:
+    """The exporter's word is not enough: read back what it wrote."""
+    model = onnx.load_model(str(path), load_external_data=False)
+    written = onnx_files.opsets(model).get("", 0)
+    if written != opset:
+        raise RuntimeError(f"the exporter wrote opset {written} where {opset} was asked for")
+
+
+def _complaint(error: Exception) -> str:
+    text = str(error).strip()
+    for line in text.splitlines():
+        if "Exporting the operator" in line or "Unsupported" in line or "PythonOp" in line:
+            return line.strip()[:400]
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no message'}"[:400]
+
+
+def _export_failed(complaint: str) -> Refused:
+    return Refused(
+        "export_failed",
+        f"PyTorch cannot express the model in ONNX: {complaint}"[:900],
+        "Replace the named operator by standard ones, give it a symbolic() method, or try another "
+        "opset; exporting to ONNX on your machine with the same call shows the same message.",
+    )

@@ -1,0 +1,104 @@
+"""How far two runs of one model may differ, and what a set of measured differences means.
+
+Element by element as numpy's allclose: |a - b| <= atol + rtol x |b|, with b the source framework.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from models_registry.exporting.protocol import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Absolute and relative tolerance, and where they come from (one phrase)."""
+
+    atol: float
+    rtol: float
+    source: str
+
+
+# Half precision keeps 11 bits of mantissa (IEEE 754 binary16): 1 ulp at 1.0 is 9.8e-4.
+_DEFAULTS: Final = {
+    "FP16": Tolerance(1e-2, 1e-2, "default for FP16, which keeps three digits"),
+    "FP32": Tolerance(1e-5, 1e-4, "default for FP32"),
+    "FP64": Tolerance(1e-10, 1e-8, "default for FP64"),
+}
+
+
+def tolerance(dtypes: Iterable[str], atol: float | None = None, rtol: float | None = None) -> Tolerance:
+    """What was asked for, filled with the default of the least precise floating dtype present.
+
+    >>> tolerance(["FP32", "INT64"]).atol
+    1e-05
+    """
+    present = set(dtypes)
+    kind = next((name for name in ("FP16", "FP32", "FP64") if name in present), "FP32")
+    default = _DEFAULTS[kind]
+    if atol is None and rtol is None:
+        return default
+    return Tolerance(
+        default.atol if atol is None else atol,
+        default.rtol if rtol is None else rtol,
+        "set for this model",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDifference:
+    """One output over all samples; `errors` are the greatest absolute errors per sample.
+
+    `ratio` is the greatest |a-b| / (atol + rtol x |b|): above 1 it is too far.
+    `different` counts elements that are not finite in one of the two only, or unequal where exact.
+    """
+
+    name: str
+    dtype: str
+    errors: tuple[float, ...]
+    max_rel: float
+    mean_abs: float
+    ratio: float
+    different: int = 0
+
+    @property
+    def max_abs(self) -> float:
+        """Greatest absolute error of any element of any sample."""
+        return max(self.errors, default=0.0)
+
+    @property
+    def worst_sample(self) -> int:
+        """Index of the sample with the greatest error."""
+        return max(range(len(self.errors)), key=self.errors.__getitem__, default=0)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Passed when every element is within tolerance and equally finite."""
+        if self.different or not math.isfinite(self.ratio) or self.ratio > 1.0:
+            return "failed"
+        return "passed"
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Nearest-rank percentile (ISO 2602 style): the smallest value with `percent` % at or below it.
+
+    >>> percentile([1.0, 2.0, 3.0, 4.0], 50)
+    2.0
+    """
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    rank = max(1, math.ceil(percent / 100.0 * len(ordered)))
+    return ordered[min(rank, len(ordered)) - 1]
+
+
+def overall(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict of a report: failed if anything failed, else warning if anything warns."""
+    present = set(verdicts)
+    for verdict in ("failed", "warning"):
+        if verdict in present:
+            return verdict  # type: ignore[return-value]
+    return "passed"
