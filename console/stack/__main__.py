@@ -1,7 +1,8 @@
-"""`python -m console.stack [report-descriptor]`: the supervisor of the embedded stack."""
+"""`python -m console.stack [--report DESCRIPTOR] [SERVICE …]`: the embedded stack's supervisor."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
@@ -16,7 +17,11 @@ from console.stack.supervisor import Supervisor
 def main(arguments: list[str]) -> int:
     """Supervise until asked to stop. Progress goes to the log and, until all is up, to the
     descriptor that the waiting command gave."""
-    listener = os.fdopen(int(arguments[0]), "w") if arguments else None
+    parser = argparse.ArgumentParser(prog="console.stack")
+    parser.add_argument("--report", type=int)
+    parser.add_argument("services", nargs="*")
+    options = parser.parse_args(arguments)
+    listener = os.fdopen(options.report, "w") if options.report is not None else None
 
     def report(line: str) -> None:
         nonlocal listener
@@ -38,7 +43,7 @@ def main(arguments: list[str]) -> int:
         config = env.load()
         # Others may pass through, since Postgres runs as another user; they may not look around.
         config.home.mkdir(parents=True, exist_ok=True, mode=0o711)
-        Supervisor(build(config), config.home, report).run(stop_listening)
+        Supervisor(build(config, options.services), config.home, report).run(stop_listening)
     except (env.ConfigError, StackError) as error:
         report(str(error))
         return 1

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ DOWN_SECONDS = 45.0
 UP_SECONDS = 400.0
 
 
-def up(config: Config, say: Say) -> None:
-    """Start the stack in the background and return when every service is ready.
+def up(config: Config, say: Say, only: Sequence[str] = ()) -> None:
+    """Start the stack (or the services in `only`) in the background; return when all are ready.
 
     Says so and does nothing when it is up already. Raises StackError when it cannot be started.
     """
@@ -38,7 +38,7 @@ def up(config: Config, say: Say) -> None:
         return
     begun = time.monotonic()
     say(f"Starting Covenant in {config.home}")
-    supervisor = _start_supervisor(config, say)
+    supervisor = _start_supervisor(config, say, only)
     record = read_record(config.home)
     if record is None or record.pid != supervisor.pid or record.phase != "up":
         raise StackError("The stack is not up; nothing was left running.")
@@ -128,7 +128,7 @@ def log_files(config: Config) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.log"))}
 
 
-def _start_supervisor(config: Config, say: Say) -> subprocess.Popen[bytes]:
+def _start_supervisor(config: Config, say: Say, only: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start it detached and pass on its lines until it is up or has given up."""
     reader, writer = os.pipe()
     log = log_path(config.home, "supervisor")
@@ -136,9 +136,15 @@ def _start_supervisor(config: Config, say: Say) -> subprocess.Popen[bytes]:
     log.parent.mkdir(exist_ok=True, mode=0o700)
     with open(log, "ab") as output:
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "console.stack", str(writer)],
+            [sys.executable, "-m", "console.stack", "--report", str(writer), *only],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            env={
+                **os.environ,
+                "COVENANT_HOME": str(config.home),
+                "COVENANT_PORT_BASE": str(config.port_base),
+                "PYTHONPATH": str(ROOT),
+                "PYTHONUNBUFFERED": "1",
+            },
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,25 +22,31 @@ DATABASES = ("postgres", "valkey")
 ALIVE_SECONDS = 0.5
 
 
-def build(config: Config) -> list[Service]:
-    """The services of this configuration, in the order of need.
+def build(config: Config, only: Sequence[str] = ()) -> list[Service]:
+    """The services of this configuration in the order of need, or just those named in `only`.
 
     Raises StackError that names every program that is missing, before anything starts.
     """
-    makers: list[Callable[[Config], Service]] = []
+    makers: dict[str, Callable[[Config], Service]] = {}
     if config.embedded_database:
-        makers.append(_postgres)
+        makers["postgres"] = _postgres
     if config.embedded_redis:
-        makers.append(_valkey)
-    makers.append(_migrate)
+        makers["valkey"] = _valkey
+    makers["migrate"] = _migrate
     if config.embedded_triton:
-        makers.append(_triton)
+        makers["triton"] = _triton
     if config.embedded_gateway:
-        makers += [_gateway, _envoy]
-    makers += [_worker_control, _worker_export, _worker_node, _beat, _collect, _web]
+        makers |= {"gateway": _gateway, "envoy": _envoy}
+    makers |= {"control": _worker_control, "export": _worker_export, "node.local": _worker_node}
+    makers |= {"beat": _beat, "collect": _collect, "web": _web}
+    unknown = sorted(set(only) - set(makers))
+    if unknown:
+        raise StackError(f"There is no service {unknown[0]} here. There are: {', '.join(makers)}.")
     services: list[Service] = []
     missing: list[str] = []
-    for make in makers:
+    for name, make in makers.items():
+        if only and name not in only:
+            continue
         try:
             services.append(make(config))
         except ProgramMissing as error:

@@ -97,6 +97,8 @@ def server(
             f"--model-repository={repository}",
             f"--backend-directory={backends}",
             "--model-control-mode=explicit",
+            # Otherwise one broken or unloading version makes the whole server "not ready".
+            "--strict-readiness=false",
             "--allow-http=true",
             "--http-address=127.0.0.1",
             f"--http-port={http}",
