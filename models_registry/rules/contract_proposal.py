@@ -18,6 +18,7 @@ import yaml
 
 from models_registry.exporting.protocol import TensorSpec
 from models_registry.rules.contract_document import ContractDocument, to_json
+from models_registry.rules.contract_yaml import plain_value
 
 DEFAULT_P95_MS = 50.0
 DEFAULT_THRESHOLD_MS = 80.0
@@ -90,7 +91,18 @@ def _write_float(dumper: yaml.SafeDumper, value: float) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:float", text)
 
 
+def _write_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    try:
+        reads_as_text = value.isprintable() and plain_value(value) == value
+    except ValueError:
+        reads_as_text = False
+    # PyYAML writes by YAML 1.1, where 1e5 needs no quotes and U+0085 may be a line break.
+    style = None if reads_as_text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
 _Dumper.add_representer(float, _write_float)
+_Dumper.add_representer(str, _write_text)
 
 _ORDER = (
     "apiVersion",

@@ -93,7 +93,7 @@ class _Builder:
             self._fault(
                 line, f"has the anchor &{event.anchor}; write the value out where it is used"
             )
-        if event.tag is not None and event.tag != "!":
+        if event.tag is not None:
             self._fault(
                 line, f"has the tag {event.tag}; leave it away (quote a text that must be one)"
             )
@@ -119,7 +119,7 @@ class _Builder:
         value: JsonValue = event.value
         if not event.style or event.style == "plain":
             try:
-                value = _plain(event.value)
+                value = plain_value(event.value)
             except ValueError as error:
                 self._fault(line, str(error))
                 value = None
@@ -171,7 +171,7 @@ def load_yaml(source: str) -> JsonValue:
     return builder.root
 
 
-def _plain(text: str) -> JsonValue:
+def plain_value(text: str) -> JsonValue:
     """The value of a scalar without quotes; raises `ValueError` where JSON has no such value."""
     if _NULL.fullmatch(text):
         return None
