@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 
-from django.core.asgi import get_asgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+django.setup(set_prefix=False)
 
-application = get_asgi_application()
+from console.streaming import StreamingASGIHandler  # noqa: E402 - needs the settings from above
+
+application = StreamingASGIHandler()

@@ -16,17 +16,17 @@ from typing import BinaryIO, cast
 from django.conf import settings
 from django.core.files.base import File
 from django.core.files.storage import FileSystemStorage, Storage, default_storage
-from django.db import IntegrityError, connection, transaction
-from django.db.models import ProtectedError
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef, ProtectedError
 from django.utils import timezone
 
 from console.errors import Conflict, Unavailable
-from models_registry.models import Artifact
+from models_registry.models import Artifact, ModelVersion, Upload
 
 CHUNK_BYTES = 1024**2
 # What nothing refers to yet may be about to be referred to; a day is far above any transaction.
 GARBAGE_AGE = timedelta(days=1)
-_LOCK_CLASS = 0x0A27
+VERSION_FILES = ("source", "code", "sample", "onnx", "config", "report_artifact")
 
 
 class DiskFull(Unavailable):
@@ -134,14 +134,25 @@ def verify_content(artifact: Artifact) -> None:
         raise _mismatch(artifact, digest.hexdigest())
 
 
+def discard(artifact: Artifact) -> bool:
+    """Delete a content now, unless something refers to it; gives whether it went."""
+    return _collect(artifact.sha256, timezone.now() + GARBAGE_AGE)
+
+
 def collect_garbage(*, now: datetime | None = None) -> int:
     """Delete what has had no reference for a day; gives how many contents went.
 
     Drafts that a crash left behind go as well.
     """
     limit = (now or timezone.now()) - GARBAGE_AGE
-    old = Artifact.objects.filter(created_at__lt=limit).values_list("sha256", flat=True)
-    gone = sum(_collect(digest, limit) for digest in list(old))
+    references = [
+        Exists(Upload.objects.filter(artifact=OuterRef("pk"))),
+        *(Exists(ModelVersion.objects.filter(**{n: OuterRef("pk")})) for n in VERSION_FILES),
+    ]
+    candidates = Artifact.objects.filter(created_at__lt=limit)
+    for reference in references:
+        candidates = candidates.filter(~reference)
+    gone = sum(_collect(d, limit) for d in list(candidates.values_list("sha256", flat=True)))
     for draft in _draft_folder().iterdir():
         if draft.stat().st_mtime < limit.timestamp():
             draft.unlink(missing_ok=True)
@@ -151,7 +162,6 @@ def collect_garbage(*, now: datetime | None = None) -> int:
 def _collect(digest: str, limit: datetime) -> bool:
     try:
         with transaction.atomic():
-            _exclude_others(digest)
             artifact = (
                 Artifact.objects.select_for_update(skip_locked=True)
                 .filter(sha256=digest, created_at__lt=limit)
@@ -160,36 +170,43 @@ def _collect(digest: str, limit: datetime) -> bool:
             if artifact is None:
                 return False
             artifact.delete()
-            # Inside, under the lock: should the commit fail, a row without a reference is left
-            # whose content the next store writes again.
-            default_storage.delete(key_of(digest))
+            # Inside, under the row's lock: whoever stores the same content now waits for us and
+            # then writes it anew.
+            default_storage.delete(artifact.storage_key)
     except (ProtectedError, IntegrityError):
         return False
     return True
 
 
 def _settle(draft: Path, digest: str, size: int, media_type: str, *, ours: bool) -> Artifact:
-    """Give the finished file its name and its row, so that a crash leaves all of it or nothing."""
+    """Give the finished file its row and then its name.
+
+    In this order a crash in between leaves a row without a reference, which the collector finds,
+    and not a file that nobody knows of.
+    """
     storage: Storage = default_storage
-    with transaction.atomic():
-        _exclude_others(digest)
-        if not _is_kept(digest, size):
-            if isinstance(storage, FileSystemStorage):
-                _rename(draft, Path(storage.path(key_of(digest))))
-            else:
-                # A bucket is written while the lock is held, or the collector could come between.
-                with draft.open("rb") as file:
-                    storage.save(key_of(digest), File(file))
+    artifact = _row(digest, size, media_type)
+    if not _is_kept(digest, size):
+        if isinstance(storage, FileSystemStorage):
+            _rename(draft, Path(storage.path(artifact.storage_key)))
+        else:
+            with draft.open("rb") as file:
+                storage.save(artifact.storage_key, File(file))
+    if ours:
+        draft.unlink(missing_ok=True)
+    return artifact
+
+
+def _row(digest: str, size: int, media_type: str) -> Artifact:
+    while True:
         artifact, created = Artifact.objects.get_or_create(
             sha256=digest,
             defaults={"size": size, "media_type": media_type, "storage_key": key_of(digest)},
         )
-        if not created:
-            # Stored again is as good as new: the collector must give it another day.
-            Artifact.objects.filter(pk=artifact.pk).update(created_at=timezone.now())
-    if ours:
-        draft.unlink(missing_ok=True)
-    return artifact
+        # Stored again is as good as new: the collector must give it another day. No row updated
+        # means that the collector has just taken it.
+        if created or Artifact.objects.filter(pk=artifact.pk).update(created_at=timezone.now()):
+            return artifact
 
 
 def _rename(draft: Path, target: Path) -> None:
@@ -252,14 +269,6 @@ def disk_full(folder: Path, needed: int) -> DiskFull:
         f"The disk is full: {needed:,} bytes are needed and {free:,} are free.",
         hint="Nothing partial was kept. Make room on that disk, then go on.",
     )
-
-
-def _exclude_others(digest: str) -> None:
-    """Storing and collecting one content exclude each other until the transaction ends."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK_CLASS, int(digest[:8], 16) - 2**31]
-        )
 
 
 def _missing(artifact: Artifact) -> Conflict:
