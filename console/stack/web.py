@@ -13,7 +13,7 @@ def get(url: str, *, seconds: float = 2.0) -> tuple[int, bytes]:
     try:
         connection.request("GET", parts.path + (f"?{parts.query}" if parts.query else ""))
         response = connection.getresponse()
-        return response.status, response.read(65536)
+        return response.status, response.read(1 << 20)
     except (OSError, http.client.HTTPException):
         return 0, b""
     finally:
