@@ -19,7 +19,7 @@ def findings(home: Path, **environment: str) -> dict[str, Finding]:
     given = {"COVENANT_HOME": str(home), "COVENANT_PORT_BASE": str(free_port_base())}
     found: dict[str, Finding] = {}
     for finding in doctor.examine(load({**given, **environment})):
-        if found.get(finding.subject, finding).state != "fault":
+        if finding.subject not in found or finding.state == "fault":
             found[finding.subject] = finding
     return found
 
