@@ -1,4 +1,4 @@
-"""What a deploy costs the version that serves: p99 at a steady load, before and while another loads.
+"""What a deploy costs the version that serves: its p99 at a steady load, before and meanwhile.
 
 Unloads version 2 and deploys it again, five times.
 

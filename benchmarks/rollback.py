@@ -1,4 +1,4 @@
-"""Rollback under load: failed requests, and the time until the last answer of the bad version, 10 times.
+"""Rollback under load, ten times: failed requests, and when the bad version answered last.
 
 .venv/bin/python -m benchmarks.rollback
 """

@@ -1,4 +1,4 @@
-"""Slider Apply → effect: from sending the PUT until the first call answered by the new version, 50 times.
+"""Slider Apply → effect, 50 times: from the PUT to the first call that the new version answers.
 
 .venv/bin/python -m benchmarks.slider
 """
@@ -12,6 +12,7 @@ from benchmarks.demo_stack import CONFIG, MODEL, SPLIT, quantiles, report, set_s
 from deployments.demo.traffic import call
 
 MOVES = 50
+PATH = f"/v2/models/{MODEL}/infer"
 
 
 def main() -> None:
@@ -29,9 +30,7 @@ def main() -> None:
             **{"If-Match": f'"{revision}"'},
         )
         answered.append((time.monotonic() - started) * 1000)
-        while (
-            call(connection, f"/v2/models/{MODEL}/infer", [0.1] * 10, user="u1").version != version
-        ):
+        while call(connection, PATH, [0.1] * 10, user="u1").version != version:
             if time.monotonic() - started > 5:
                 raise SystemExit(f"Version {version} never answered.")
         effect.append((time.monotonic() - started) * 1000)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from console.rules import dsse
+from deployments.cli import offline
 from deployments.cli.client import GATE_FAILED, CliError
 from deployments.cli.keys_file import create_key_file, open_key
 from deployments.cli.output import show, table
-from models_registry.rules import bundles
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -52,7 +52,8 @@ def sign(session: Session, model: str, revision: int, key_path: Path) -> None:
     """Sign a proposed contract for your seat."""
     path = f"/models/{model}/contracts/{revision}"
     payload = session.client.content(f"{path}/payload/")
-    envelope = dsse.sign(open_key(key_path), dsse.CONTRACT_PAYLOAD_TYPE, payload)
+    key = open_key(key_path)
+    envelope = offline.sign_payload(key, dsse.CONTRACT_PAYLOAD_TYPE, payload)
     signed = session.client.post(f"{path}/signatures/", {"envelope": envelope.to_dict()})
     show(
         signed,
@@ -91,24 +92,24 @@ def bundle(session: Session, model: str, revision: int, output: Path) -> None:
 
 @contract.command()
 @click.argument("file", type=click.File("rb"))
-@click.option("--trust", multiple=True, metavar="KEYID", help="Only these keys count.")
+@click.option(
+    "--trust", multiple=True, metavar="[SEAT=]KEYID", help="Only these keys count; repeatable."
+)
+@click.option(
+    "--file", "named_files", multiple=True, type=(str, click.Path(exists=True, path_type=Path)),
+    metavar="NAME PATH", help="Compare a file (onnx, config …) with what a release signed.",
+)
 @click.pass_obj
-def verify(session: Session, file: click.utils.LazyFile, trust: tuple[str, ...]) -> None:
+def verify(
+    session: Session,
+    file: click.utils.LazyFile,
+    trust: tuple[str, ...],
+    named_files: tuple[tuple[str, Path], ...],
+) -> None:
     """Verify a bundle offline: no server, no account. Exit code 4 when it does not hold."""
-    report = bundles.verify_bundle(file.read(), trusted_keyids=set(trust) if trust else None)
-    show(
-        {
-            "ok": report.ok,
-            "kind": report.kind,
-            "model": report.model,
-            "digest": report.digest,
-            "findings": [
-                {"code": f.code, "level": f.level, "text": f.text} for f in report.findings
-            ],
-        },
-        as_json=session.as_json,
-        words="\n".join(f"{f.level:8} {f.text}" for f in report.findings),
-    )
+    report = offline.verify(file.read(), trust=trust, files=dict(named_files))
+    words = offline.report_words(report)
+    show(offline.report_json(report), as_json=session.as_json, words=words)
     if not report.ok:
         raise CliError("The bundle does not hold.", exit_code=GATE_FAILED)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from console.rules import dsse, signing_keys
+from deployments.cli import offline
 from deployments.cli.client import GATE_FAILED, USAGE, CliError
 from deployments.cli.jobs import follow
 from deployments.cli.keys_file import open_key
@@ -56,7 +57,7 @@ def approve(
             raise CliError("An approval is signed: give --key.", exit_code=USAGE)
         payload = session.client.content(f"{path}/payload/")
         key = open_key(key_path)
-        envelope = dsse.sign(key, dsse.RELEASE_PAYLOAD_TYPE, payload)
+        envelope = offline.sign_payload(key, dsse.RELEASE_PAYLOAD_TYPE, payload)
         note(f"Signing with key {signing_keys.public_key_of(key).key_id[:12]}…")
         body = {"approve": True, "envelope": envelope.to_dict()}
     decided = session.client.post(f"{path}/approvals/", body)

@@ -1,13 +1,13 @@
-"""The demo's two checkpoints: small, seeded, real PyTorch. Run as a program of its own, since torch is heavy.
+"""The demo's two checkpoints: small, seeded, real PyTorch.
 
     python -m deployments.demo.checkpoints FOLDER
 
-writes `fraud_detector_v1.pt` (TorchScript, traced), and `fraud_detector_v2.pt` (a training checkpoint) with
-the module's source, `fraud_detector_v2.py`, beside it.
+(a program of its own, since torch is heavy) writes `fraud_detector_v1.pt` (TorchScript, traced),
+and `fraud_detector_v2.pt` (a training checkpoint) with its module's source beside it.
 
-Version 2 carries a bug of a kind that gets past every sample-based check: it looks up a risk segment in a
-table, and one rare combination of three features, each well within its range, names a segment that the
-table does not have. PyTorch raises IndexError for it and ONNX Runtime refuses the Gather.
+Version 2 carries a bug of a kind that gets past every sample-based check: it looks up a risk
+segment in a table, and one rare combination of three features, each well within its range, names
+a segment that the table does not have. PyTorch raises IndexError, ONNX Runtime refuses the Gather.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from torch import nn
 class FraudDetector(nn.Module):
     def __init__(self, hidden: int = 48, segments: int = 64) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(10, hidden), nn.ReLU(), nn.Dropout(0.2), nn.Linear(hidden, 1))
+        self.body = nn.Sequential(
+            nn.Linear(10, hidden), nn.ReLU(), nn.Dropout(0.2), nn.Linear(hidden, 1)
+        )
         self.segment_bias = nn.Embedding(segments, 1)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -48,7 +50,7 @@ def write(folder: Path) -> None:
 
     torch.manual_seed(20)
     first = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1), nn.Sigmoid()).eval()
-    traced = torch.jit.trace(first, torch.randn(4, 10))
+    traced = torch.jit.trace(first, torch.randn(4, 10))  # type: ignore[no-untyped-call]
     traced.save(str(folder / "fraud_detector_v1.pt"))
 
     namespace: dict[str, object] = {}

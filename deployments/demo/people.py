@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,20 +67,6 @@ def sign_in(username: str, password: str, *, url: str, home: Path) -> Person:
             },
         )
     return Person(username, password, client, key)
-
-
-def ensure(create: Callable[..., object], home: Path) -> dict[str, str]:
-    """Make the people by `create(username=, password=, display_name=, email=, roles=)`."""
-    kept = passwords(home)
-    for username, (display_name, roles) in ROLES.items():
-        create(
-            username=username,
-            password=kept[username],
-            display_name=display_name,
-            email=f"{username}@example.com",
-            roles=list(roles),
-        )
-    return kept
 
 
 def _key(path: Path, passphrase: str) -> signing_keys.PrivateKey:

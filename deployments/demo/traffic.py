@@ -1,4 +1,4 @@
-"""A steady caller for the demo and the benchmarks: keep-alive connections, one thread each, paced."""
+"""A steady caller for the demo and the benchmarks: one kept connection a thread, paced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One call: when it ended (monotonic seconds), status (0: no answer), version, seconds taken."""
+    """One call: its end (monotonic seconds), status (0: no answer), version, seconds taken."""
 
     at: float
     status: int

@@ -83,7 +83,7 @@ class Release(models.Model):
 
 
 class ReleaseApproval(models.Model):
-    """One person's decision on a release: an approval carries a DSSE envelope, a refusal a reason."""
+    """One person's decision: an approval carries a DSSE envelope, a refusal a reason."""
 
     release = models.ForeignKey(Release, on_delete=models.PROTECT, related_name="approvals")
     role = models.CharField(max_length=32, choices=Role.choices)

@@ -4,12 +4,14 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-from console.services.accounts import ensure_person
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from console.actors import Actor
+from console.errors import Conflict
+from console.services.people import create_person
 from deployments.cli.client import CliError
-from deployments.demo.people import ROLES, ensure, sign_in
+from deployments.demo.people import ROLES, passwords, sign_in
 from deployments.demo.story import Story
 
 
@@ -21,11 +23,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         config = settings.CONFIG
-        passwords = ensure(ensure_person, config.home)
+        kept = passwords(config.home)
+        self._make_people(kept)
         started = time.monotonic()
         if not options["people_only"]:
             try:
-                self._tell(config, passwords)
+                self._tell(config, kept)
             except CliError as error:
                 raise CommandError(f"{error.message} {error.hint}".strip()) from error
         self.stdout.write(
@@ -36,12 +39,28 @@ class Command(BaseCommand):
         )
         self.stdout.write("  Sign in as:")
         for username, (_, roles) in ROLES.items():
-            self.stdout.write(f"    {username:5} {passwords[username]:14} {', '.join(roles)}")
+            self.stdout.write(f"    {username:5} {kept[username]:14} {', '.join(roles)}")
         self.stdout.write("  Stop it with: make down")
 
-    def _tell(self, config: Any, passwords: dict[str, str]) -> None:
+    def _make_people(self, kept: dict[str, str]) -> None:
+        actor = Actor.system("demo")
+        for username, (display_name, roles) in ROLES.items():
+            try:
+                create_person(
+                    username=username,
+                    display_name=display_name,
+                    email=f"{username}@example.com",
+                    roles=roles,
+                    password=kept[username],
+                    actor=actor,
+                )
+            except Conflict as error:
+                if error.code != "name_taken":
+                    raise
+
+    def _tell(self, config: Any, kept: dict[str, str]) -> None:
         dana, sam, bea = (
-            sign_in(name, passwords[name], url=config.base_url, home=config.home)
+            sign_in(name, kept[name], url=config.base_url, home=config.home)
             for name in ("dana", "sam", "bea")
         )
         Story(
