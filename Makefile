@@ -39,7 +39,7 @@ check: setup-dev ## Lint and types only
 	$(BIN)/lint-imports
 	$(BIN)/djlint --lint --quiet templates
 	$(BIN)/djade --check --target-version 5.2 $$(git ls-files 'templates/*.html')
-	$(MANAGE) makemigrations --check --dry-run
+	$(BIN)/pytest -q tests/structure/test_no_missing_migrations.py
 	COVENANT_BASE_URL=https://covenant.example.com $(MANAGE) check --deploy --fail-level WARNING
 
 doctor: ## Check each thing that Covenant depends on, and how to mend it
