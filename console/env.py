@@ -6,14 +6,17 @@ before Django is there.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
+
+from console.env_values import ConfigError as ConfigError
+from console.env_values import kept_secret as kept_secret
+from console.env_values import parse_database_url as parse_database_url
+from console.env_values import read_bool, read_int
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,10 +37,6 @@ VARIABLES = frozenset(
 
 DEFAULT_PORT_BASE = 8700
 HIGHEST_OFFSET = 31
-
-
-class ConfigError(Exception):
-    """A variable is unknown, missing or has a value that is not accepted; the text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,84 +162,6 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         gateway=_gateway(env),
         debug=read_bool(env, "COVENANT_DEBUG", False),
     )
-
-
-def read_bool(env: Mapping[str, str], name: str, default: bool) -> bool:
-    """A yes/no variable: 1, true, yes, on or 0, false, no, off."""
-    raw = env.get(name, "")
-    if not raw:
-        return default
-    if raw.lower() in {"1", "true", "yes", "on"}:
-        return True
-    if raw.lower() in {"0", "false", "no", "off"}:
-        return False
-    raise ConfigError(f"{name}={raw!r} is not accepted: use 1, true, yes, on or 0, false, no, off.")
-
-
-def read_int(env: Mapping[str, str], name: str, default: int, *, low: int, high: int) -> int:
-    """A whole number within `low`..`high`, both included."""
-    raw = env.get(name, "")
-    if not raw:
-        return default
-    try:
-        value = int(raw)
-    except ValueError:
-        value = low - 1
-    if not low <= value <= high:
-        raise ConfigError(f"{name}={raw!r} is not accepted: use a whole number {low} to {high}.")
-    return value
-
-
-def kept_secret(home: Path, name: str) -> str:
-    """The secret `name` under `home`/secrets (0600), made on first use; two may ask at once."""
-    folder = home / "secrets"
-    path = folder / name
-    try:
-        if value := path.read_text().strip():
-            return value
-        raise ConfigError(f"{path} is empty: delete it to have a new secret made.")
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-    draft = folder / f".{name}.{secrets.token_hex(4)}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_urlsafe(48))
-        # link() fails where the name is there already, so the first writer wins whole.
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, path)
-        draft.unlink()
-    except OSError as error:
-        raise ConfigError(
-            f"COVENANT_HOME={str(home)!r} cannot hold secrets: {error.strerror}. "
-            "Use a folder that this user may write."
-        ) from error
-    return path.read_text().strip()
-
-
-def parse_database_url(url: str) -> dict[str, object]:
-    """Django's DATABASES entry (NAME, USER, PASSWORD, HOST, PORT, OPTIONS) of a Postgres URL."""
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in {"postgres", "postgresql"} or port == -1 or len(parts.path) < 2:
-        raise ConfigError(
-            "DATABASE_URL is not accepted: use postgresql://user:password@host:port/database."
-        )
-    options = dict(parse_qsl(parts.query))
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": unquote(parts.path[1:]),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": options.pop("host", "") or parts.hostname or "",
-        "PORT": str(port or ""),
-        "OPTIONS": options,
-    }
 
 
 def _refuse_unknown(env: Mapping[str, str]) -> None:
