@@ -42,7 +42,7 @@ _INSTALL_HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may use; seconds, bytes, counts. `tmp_bytes` bounds its /tmp, which is memory."""
+    """What one run may use: seconds, bytes, counts. `tmp_bytes` bounds /tmp, which is memory."""
 
     wall_seconds: float = 600.0
     cpu_seconds: int = 600
@@ -65,7 +65,7 @@ class Box:
 def box(program: str, *, work: Path, files: Mapping[str, Path], limits: Limits) -> Box:
     """The command that runs `python -m models_registry.exporting.<program>` behind the walls.
 
-    `files` maps names below /box/in to host files. Raises `Unavailable` where no sandbox can be had.
+    `files` maps names below /box/in to host files. Raises `Unavailable` where there is no sandbox.
     """
     identity = available()
     owner = secrets.choice(_FREE_IDS) if identity == "own" else os.geteuid()
@@ -96,7 +96,7 @@ def available() -> Identity:
             identity, _FREE_IDS[0], [], Limits(), [sys.executable, "-s", "-B", "-c", "pass"]
         )
         try:
-            done = subprocess.run(  # noqa: S603
+            done = subprocess.run(
                 command,
                 env={},
                 capture_output=True,
@@ -114,7 +114,8 @@ def available() -> Identity:
         f"Model files cannot be opened: bubblewrap does not start here ({complaint}).",
         code="sandbox_unavailable",
         hint="Allow user namespaces for this account (sysctl kernel.unprivileged_userns_clone=1, "
-        "an AppArmor profile for bwrap, or for a container: seccomp that permits unshare and mount).",
+        "an AppArmor profile for bwrap, or for a container: seccomp that permits unshare "
+        "and mount).",
         retryable=False,
     )
 

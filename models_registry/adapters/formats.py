@@ -239,12 +239,12 @@ def _pickle(stream: IO[bytes]) -> Detected:
 
 
 def _keras_hint() -> str:
-    return "Keras and TensorFlow are not taken. Convert the model with tf2onnx and upload the ONNX file."
+    return "Keras and TensorFlow are not taken. Convert it with tf2onnx and upload the ONNX file."
 
 
 def _by_magic(head: bytes, size: int) -> Detected | None:
     if head[4:8] == b"TFL3":
-        hint = "TensorFlow Lite is not taken. Convert it with tf2onnx --tflite and upload the ONNX file."
+        hint = "TensorFlow Lite is not taken. Convert it with tf2onnx --tflite and upload the ONNX."
         return Detected("tflite", "TensorFlow Lite", "A TensorFlow Lite model.", hint)
     if head.startswith(b"GGUF"):
         hint = "GGUF is for llama.cpp. Export the original model to ONNX."
@@ -261,7 +261,8 @@ def _by_magic(head: bytes, size: int) -> Detected | None:
         return Detected(
             "safetensors",
             "Safetensors",
-            "Weights in safetensors; the architecture is not in the file and the format is not taken yet.",
+            "Weights in safetensors; the architecture is not in the file and the format "
+            "is not taken yet.",
             "Load it in PyTorch and save torch.save(model.state_dict(), …), or export ONNX.",
         )
     return None
@@ -332,7 +333,7 @@ def _text(head: bytes) -> Detected:
 
 
 # ONNX: a protobuf without magic bytes, told by walking its top-level fields.
-# ModelProto (onnx.proto): 1 ir_version, 2-4 and 6 strings, 5 model_version, 7 graph, 8 opset_import …
+# ModelProto (onnx.proto): 1 ir_version, 2-4, 6 strings, 5 model_version, 7 graph, 8 opset_import …
 _VARINT_FIELDS: Final = frozenset({1, 5})
 _LENGTH_FIELDS: Final = frozenset({2, 3, 4, 6, 7, 8, 14, 20, 25, 26})
 

@@ -25,13 +25,17 @@ import psutil
 
 from console.errors import Invalid, Unavailable
 from models_registry.adapters import bubblewrap
+from models_registry.adapters import sandbox_leavings as leavings
 from models_registry.adapters.bubblewrap import MIB, Limits
+from models_registry.adapters.sandbox_leavings import Event
 from models_registry.exporting import protocol
+
+DEFAULT_LIMITS: Final = Limits()
 
 Ending = Literal["ok", "refused", "timed_out", "out_of_memory", "crashed", "cancelled"]
 Program = Literal["propose", "export", "validate"]
 
-# What each program consists of, and what it may leave: stage -> (share of the time, input files, outputs).
+# What each program consists of: stages with their share of the time.
 _STAGES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
     "propose": (("propose", 1.0),),
     "export": (("export", 1.0),),
@@ -51,22 +55,10 @@ _OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "validate": (protocol.SAMPLE_REQUEST,),
 }
 
-_MAX_ANSWER_BYTES: Final = 32 * MIB
 _MAX_EVENT_BYTES: Final = 8 * 1024
 _MAX_EVENTS: Final = 5_000
 _MAX_STDERR: Final = 16 * 1024
 _TICK_SECONDS: Final = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What a program says while it works; `progress` is 0 to 1 over the whole run."""
-
-    kind: Literal["progress", "log"]
-    progress: float
-    step: str = ""
-    level: str = "info"
-    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +99,7 @@ def run(
     *,
     workdir: Path,
     files: Mapping[str, Path],
-    limits: Limits = Limits(),
+    limits: Limits = DEFAULT_LIMITS,
     on_event: Callable[[Event], None] = lambda event: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> SandboxResult:
@@ -220,7 +212,7 @@ class _Watch:
         self.started = time.monotonic()
         told, tell = os.pipe()
         try:
-            self.child = subprocess.Popen(  # noqa: S603
+            self.child = subprocess.Popen(
                 [command[0], "--info-fd", str(tell), *command[1:]],
                 env={},
                 stdin=subprocess.DEVNULL,
@@ -290,7 +282,7 @@ class _Watch:
         self.peak = max(self.peak, memory)
         if memory > self.limits.memory_bytes:
             return "out_of_memory"
-        if _folder_bytes(self.work) > self.limits.disk_bytes:
+        if leavings.folder_bytes(self.work) > self.limits.disk_bytes:
             return "refused"
         return None
 
@@ -318,14 +310,14 @@ class _Watch:
         for line in lines:
             if self.events >= _MAX_EVENTS:
                 return
-            event = _event(line[:_MAX_EVENT_BYTES], self.progress)
+            event = leavings.event(line[:_MAX_EVENT_BYTES], self.progress)
             if event is not None:
                 self.events += 1
                 self.progress = event.progress
                 self.on_event(event)
 
     def _kill(self) -> None:
-        """End the whole process namespace: bwrap dies, and with it its pid 1 and everything below."""
+        """End the whole process namespace: bwrap dies, and its pid 1 with all below."""
         if self.child.poll() is None:
             try:
                 os.killpg(self.child.pid, signal.SIGKILL)
@@ -334,12 +326,12 @@ class _Watch:
 
     def _result(self, stage: str, code: int) -> SandboxResult:
         usage = Usage(time.monotonic() - self.started, self.cpu, self.peak)
-        tail = _plain(self.stderr.decode("utf-8", "replace"), 4_000, lines=True)
+        tail = leavings.plain(self.stderr.decode("utf-8", "replace"), 4_000, lines=True)
         ending, answer, refusal = self._verdict(code)
         outputs: dict[str, Path] = {}
         if ending == "ok":
             try:
-                outputs = {name: _output(self.work / name) for name in _OUTPUTS[stage]}
+                outputs = {name: leavings.output(self.work / name) for name in _OUTPUTS[stage]}
             except OSError as error:
                 ending, answer = "crashed", {}
                 refusal = protocol.Refusal(
@@ -353,7 +345,7 @@ class _Watch:
             return "cancelled", {}, None
         if self.ended is not None:
             return self.ended, {}, _explained(self.ended, self.limits)
-        answer = _answer(self.work / "result.json")
+        answer = leavings.answer(self.work / "result.json")
         outcome = answer.get("outcome")
         if outcome == "ok" and code == 0 and isinstance(answer.get("answer"), dict):
             return "ok", answer["answer"], None
@@ -368,7 +360,7 @@ class _Watch:
 
 
 def _init_of(told: int) -> int | None:
-    """A pidfd of the sandbox's first process, from what bwrap writes to --info-fd; None if it is gone."""
+    """A pidfd of the sandbox's first process, as bwrap tells on --info-fd; None if it is gone."""
     with os.fdopen(told, "rb") as stream:
         try:
             return os.pidfd_open(int(json.load(stream)["child-pid"]))
@@ -403,8 +395,10 @@ def _explained(ending: Ending, limits: Limits) -> protocol.Refusal:
     if ending == "out_of_memory":
         return protocol.Refusal(
             "memory_limit",
-            f"The model was stopped: it needs more than {limits.memory_bytes // MIB} MiB of memory.",
-            "Look for a tensor of a huge constant size, or ask the platform team to raise the limit.",
+            f"The model was stopped: it needs more than {limits.memory_bytes // MIB} MiB "
+            "of memory.",
+            "Look for a tensor of a huge constant size, or ask the platform team to raise "
+            "the limit.",
         )
     return protocol.Refusal(
         "disk_limit",
@@ -414,7 +408,7 @@ def _explained(ending: Ending, limits: Limits) -> protocol.Refusal:
 
 
 def _crashed(code: int, answer: Mapping[str, Any]) -> protocol.Refusal:
-    said = _plain(str(answer.get("message", "")), 1_000)
+    said = leavings.plain(str(answer.get("message", "")), 1_000)
     name = ""
     if code > 128:
         try:
@@ -426,98 +420,3 @@ def _crashed(code: int, answer: Mapping[str, Any]) -> protocol.Refusal:
         said or f"The program that opens the model was ended{name} (exit code {code}).",
         "The job's log has the last lines that it wrote. If the file is sound, report them.",
     )
-
-
-def _event(line: bytes, progress: float) -> Event | None:
-    try:
-        said = json.loads(line)
-        kind = said["kind"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    if kind == "log":
-        level = said.get("level") if said.get("level") in {"info", "warning", "error"} else "info"
-        return Event("log", progress, "", level, _plain(str(said.get("line", "")), 1_000))
-    value = said.get("progress")
-    if kind != "progress" or isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    value = min(1.0, max(progress, float(value))) if value == value else progress
-    return Event("progress", value, _plain(str(said.get("step", "")), 120))
-
-
-def _plain(text: str, length: int, *, lines: bool = False) -> str:
-    """Printable characters only, at most the last (lines) or first `length` of them."""
-    kept = "".join(
-        character
-        for character in text
-        if character.isprintable() or (lines and character in "\n\t")
-    )
-    return kept[-length:] if lines else kept[:length]
-
-
-def _open_own(path: Path) -> int:
-    """Open what the sandbox left, if it is an ordinary file with one name; OSError otherwise."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        os.close(descriptor)
-        raise OSError(f"{path.name} is not an ordinary file")
-    return descriptor
-
-
-def _output(path: Path) -> Path:
-    descriptor = _open_own(path)
-    try:
-        os.fchmod(descriptor, 0o644)
-        if os.geteuid() == 0:
-            os.fchown(descriptor, 0, 0)
-    finally:
-        os.close(descriptor)
-    return path
-
-
-def _answer(path: Path) -> dict[str, Any]:
-    """The program's result document; {} when there is none that can be read."""
-    try:
-        with os.fdopen(_open_own(path), "rb") as stream:
-            text = stream.read(_MAX_ANSWER_BYTES + 1)
-        if len(text) > _MAX_ANSWER_BYTES:
-            return {}
-        document = json.loads(text, parse_constant=_no_constant)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    cleaned = _storable(document)
-    return cleaned if isinstance(cleaned, dict) else {}
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _storable(value: Any, depth: int = 0) -> Any:
-    """The same document without what a database refuses: NUL, lone surrogates, endless depth."""
-    if depth > 32:
-        return None
-    if isinstance(value, str):
-        return value.replace("\0", "").encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_storable(item, depth + 1) for item in value]
-    if isinstance(value, dict):
-        return {_storable(key): _storable(item, depth + 1) for key, item in value.items()}
-    return value
-
-
-def _folder_bytes(folder: Path) -> int:
-    """Bytes on disk below `folder`; looks at no more than 2,000 entries, which is beyond all use."""
-    total, seen, waiting = 0, 0, [folder]
-    while waiting and seen < 2_000:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    found = entry.stat(follow_symlinks=False)
-                    total += found.st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(Path(entry.path))
-        except OSError:
-            continue
-    return total

@@ -1,1 +1,1 @@
-"""Programs that run in the sandbox, and the protocol that they speak; nothing here imports Django."""
+"""Programs that run in the sandbox, and the protocol that they speak; none imports Django."""

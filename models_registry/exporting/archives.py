@@ -32,7 +32,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file in an archive; `compressed` tells whether its size may differ from what is stored."""
+    """One file in an archive; `compressed`: it may unpack to more than is stored."""
 
     name: str
     size: int
@@ -42,7 +42,9 @@ class Member:
 def is_safe(name: str) -> bool:
     """Whether a member's name stays inside the folder that it is unpacked to."""
     path = PurePosixPath(name.replace("\\", "/"))
-    return not path.is_absolute() and ".." not in path.parts and ":" not in name and "\0" not in name
+    return (
+        not path.is_absolute() and ".." not in path.parts and ":" not in name and "\0" not in name
+    )
 
 
 def zip_directory_bytes(stream: IO[bytes], size: int) -> int:
@@ -79,11 +81,18 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
             if len(archive.filelist) > MAX_MEMBERS:
                 raise Refused(
                     "archive_too_large",
-                    f"The archive holds {len(archive.filelist)} files; at most {MAX_MEMBERS} are taken.",
+                    f"The archive holds {len(archive.filelist)} files; at most "
+                    f"{MAX_MEMBERS} are taken.",
                     "Upload the model file alone.",
                 )
             yield archive
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, UnicodeDecodeError) as error:
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        EOFError,
+        struct.error,
+        UnicodeDecodeError,
+    ) as error:
         raise Refused(
             "archive_damaged",
             f"The file starts like a zip archive but cannot be read as one ({error}).",
@@ -103,7 +112,7 @@ def refuse_unsafe_names(names: list[str]) -> None:
 
 
 def count_inflated(archive: zipfile.ZipFile, *, limit: int) -> int:
-    """Bytes that the compressed members give when unpacked; stops and returns > limit once beyond it."""
+    """Bytes that all members give when unpacked; stops counting once beyond `limit`."""
     total = 0
     for info in archive.infolist():
         if info.compress_type == zipfile.ZIP_STORED:
@@ -118,7 +127,7 @@ def count_inflated(archive: zipfile.ZipFile, *, limit: int) -> int:
 
 
 def members(path: Path) -> list[Member]:
-    """All files in a zip or (compressed) tar; `Refused` for unsafe names, links and damaged archives."""
+    """All files in a zip or tar; `Refused` for unsafe names, links and damaged archives."""
     if zipfile.is_zipfile(path):
         with open_zip(path) as archive:
             found = [
@@ -132,7 +141,9 @@ def members(path: Path) -> list[Member]:
     return found
 
 
-def _tar_files(path: Path, budget: int = 512 * MIB) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+def _tar_files(
+    path: Path, budget: int = 512 * MIB
+) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """Walk a tar; the walk inflates what it skips, so it is bounded by `budget` bytes."""
     try:
         with tarfile.open(path, "r:*") as archive:
@@ -140,7 +151,8 @@ def _tar_files(path: Path, budget: int = 512 * MIB) -> Iterator[tuple[tarfile.Ta
                 if number >= MAX_MEMBERS or info.offset_data + info.size > budget:
                     raise Refused(
                         "archive_too_large",
-                        f"The archive unpacks to more than {budget // MIB} MiB or {MAX_MEMBERS} files.",
+                        f"The archive unpacks to more than {budget // MIB} MiB or "
+                        f"{MAX_MEMBERS} files.",
                         "Upload the model file alone, or as a zip archive.",
                     )
                 if info.isdir():
@@ -168,7 +180,9 @@ def extract(path: Path, into: Path, bounds: Bounds) -> list[Path]:
     def keep(name: str, stream: IO[bytes]) -> None:
         nonlocal budget
         if len(written) >= bounds.members:
-            raise Refused("archive_too_large", f"The archive holds more than {bounds.members} files.")
+            raise Refused(
+                "archive_too_large", f"The archive holds more than {bounds.members} files."
+            )
         refuse_unsafe_names([name])
         target = into / PurePosixPath(name.replace("\\", "/"))
         if target.exists():

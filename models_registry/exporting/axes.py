@@ -1,4 +1,4 @@
-"""Find out by running it which sizes a model takes: free axes, the batch, and what only looks free."""
+"""Find out by running it which sizes a model takes: free axes, the batch, frozen ones."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def first_run(run: Run, specs: Sequence[TensorSpec], sample: Feeds | None) -> Tr
             complaint = complaint or f"{type(error).__name__}: {_last_line(error)}"
             if sample is not None:
                 break
-    shapes = ", ".join(
-        f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs
-    )
+    shapes = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)
     raise Refused(
         "model_does_not_run",
-        f"The model does not run on {'the sample' if sample is not None else 'inputs'} of the described shape "
+        f"The model does not run on {'the sample' if sample is not None else 'inputs'} of "
+        "the described shape "
         f"({shapes}): {complaint}"[:900],
-        "Correct the inputs' shapes and data types, give min and max for integer inputs (numbers of "
+        "Correct the inputs' shapes and data types, give min and max for integer inputs "
+        "(numbers of "
         "tokens or categories), or upload a sample.",
         "/inputs",
     )
@@ -89,7 +89,7 @@ def _first(hint: int | None, rest: Sequence[int]) -> tuple[int, ...]:
 
 
 def _integer_ranges(specs: Sequence[TensorSpec]) -> Iterator[dict[str, list[float]]]:
-    """Ranges to try for integers without a given maximum; a lone integer is mostly a count or a flag."""
+    """Ranges to try for integers without a maximum; a lone integer is mostly a count or flag."""
     open_ones = [
         spec
         for spec in specs
@@ -159,7 +159,12 @@ def explore(source: Run, exported: Run, specs: Sequence[TensorSpec], trial: Tria
 
 
 def _explore_axis(
-    name: str, source: Run, exported: Run, specs: Sequence[TensorSpec], trial: Trial, found: Findings
+    name: str,
+    source: Run,
+    exported: Run,
+    specs: Sequence[TensorSpec],
+    trial: Trial,
+    found: Findings,
 ) -> None:
     base = trial.sizes[name]
     is_batch = name == found.batch
@@ -194,8 +199,10 @@ def _explore_axis(
 
 
 def _frozen(name: str, base: int, is_batch: bool, by_export: bool, complaint: str) -> str:
-    why = "the exported graph gives wrong results or fails at other sizes" if by_export else (
-        "the model itself does not run at other sizes"
+    why = (
+        "the exported graph gives wrong results or fails at other sizes"
+        if by_export
+        else ("the model itself does not run at other sizes")
     )
     end = (
         "Requests cannot be batched: max_batch_size will be 0."
@@ -225,7 +232,7 @@ def _agree(wanted: Sequence[tuple[str, Array]], given: Sequence[tuple[str, Array
 def _outputs(
     exported: Run, specs: Sequence[TensorSpec], trial: Trial, found: Findings
 ) -> tuple[TensorSpec, ...]:
-    """Outputs as seen: an axis that moved with a free axis has its name, one that moved otherwise is free."""
+    """Outputs as seen: an axis that moved with a named one has its name, else one of its own."""
     moved: dict[tuple[str, int], str] = {}
     seen = exported(trial.feeds)
     for name, sizes in found.sizes.items():
@@ -257,20 +264,26 @@ def kserve_dtype(array: Array) -> str:
 
 
 def _check_batch(exported: Run, specs: Sequence[TensorSpec], trial: Trial, found: Findings) -> None:
-    """Give up the batch where Triton could not use it: not the first axis, or rows not independent."""
+    """Give up the batch where Triton cannot use it: not the first axis, rows not independent."""
     batch = str(found.batch)
     everything = (*specs, *found.outputs)
     strangers = [spec.name for spec in everything if not spec.dims or spec.dims[0] != batch]
     if strangers:
         found.batch = None
         found.warnings.append(
-            f"Requests cannot be batched by Triton: {', '.join(strangers[:4])} does not have “{batch}” "
+            f"Requests cannot be batched by Triton: {', '.join(strangers[:4])} does not "
+            f"have “{batch}” "
             "as first axis. max_batch_size will be 0."
         )
         return
     axes = sampling.batch_axes(specs, batch)
     parts = [
-        sampling.feeds_for(specs, trial.sizes | {batch: 1}, (1, row), trial.ranges) for row in range(3)
+        _scaled(
+            sampling.feeds_for(specs, trial.sizes | {batch: 1}, (1, row), trial.ranges),
+            specs,
+            scale,
+        )
+        for row, scale in enumerate((0.1, 1.0, 10.0))
     ]
     whole = exported(sampling.together(parts, axes))
     single = [exported(part) for part in parts]
@@ -279,10 +292,24 @@ def _check_batch(exported: Run, specs: Sequence[TensorSpec], trial: Trial, found
         if not _agree([(name, array)], [(name, stacked)]):
             found.batch = None
             found.warnings.append(
-                f"Requests cannot be batched by Triton: the output “{name}” of a row changes with the "
+                f"Requests cannot be batched by Triton: the output “{name}” of a row "
+                "changes with the "
                 "other rows of its batch. max_batch_size will be 0."
             )
             return
+
+
+def _scaled(feeds: Feeds, specs: Sequence[TensorSpec], scale: float) -> Feeds:
+    """Unbounded floats at another scale: decisions that look at all rows show themselves."""
+    open_ones = {
+        spec.name
+        for spec in specs
+        if spec.dtype in tensors.FLOATS and spec.minimum is None and spec.maximum is None
+    }
+    return {
+        name: (value * scale).astype(value.dtype) if name in open_ones else value
+        for name, value in feeds.items()
+    }
 
 
 def freeze(specs: Sequence[TensorSpec], frozen: Mapping[str, int]) -> tuple[TensorSpec, ...]:

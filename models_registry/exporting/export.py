@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import onnx
-from onnx.checker import ValidationError
-from onnx.shape_inference import InferenceError
 
 from models_registry.exporting import axes, harness, onnx_files, protocol, samples
 from models_registry.exporting.harness import WORK, Reporter
@@ -41,7 +39,9 @@ def _refuse_opset(request: ExportRequest) -> None:
     try:
         limits = opsets.runtime(request.target)
     except ValueError as error:
-        raise Refused("target_unknown", f"{error}.", "Choose one of the releases listed.", "/target") from error
+        raise Refused(
+            "target_unknown", f"{error}.", "Choose one of the releases listed.", "/target"
+        ) from error
     if not opsets.MIN_OPSET <= request.opset <= limits.opset:
         raise Refused(
             "opset_not_supported",
@@ -95,11 +95,11 @@ def _from_torch(request: ExportRequest, source: Path, reporter: Reporter) -> Exp
         reporter=reporter,
     )
     reporter.progress(0.7, "Running it at other sizes")
-    model = _checked(path, request.target)
+    model = onnx_files.checked(path, request.target)
     run = _runner(Session(path, seconds=request.inference_seconds), request.inputs, model)
     found = axes.explore(loaded.run, run, request.inputs, trial)
     given = axes.freeze(request.inputs, found.frozen)
-    _write_shapes(model, path, given, found.outputs, always=True)
+    onnx_files.declare(model, path, given, found.outputs, always=True)
     return _facts(path, given, found, trial, exporter, warnings)
 
 
@@ -107,7 +107,8 @@ def _output_names(wanted: Sequence[str], own: list[str], inputs: Sequence[Tensor
     if wanted and len(wanted) != len(own):
         raise Refused(
             "outputs_do_not_fit",
-            f"{len(wanted)} outputs are named where the model gives {len(own)}: {', '.join(own)[:300]}.",
+            f"{len(wanted)} outputs are named where the model gives {len(own)}: "
+            f"{', '.join(own)[:300]}.",
             "Name all of them, in the model's order, or none.",
             "/outputs",
         )
@@ -115,7 +116,9 @@ def _output_names(wanted: Sequence[str], own: list[str], inputs: Sequence[Tensor
     taken = {spec.name for spec in inputs}
     if len(set(names)) != len(names) or taken & set(names):
         # One name cannot stand for two tensors of a graph; a model may well call both "x".
-        names = [f"{name}_out" if name in taken or names.count(name) > 1 else name for name in names]
+        names = [
+            f"{name}_out" if name in taken or names.count(name) > 1 else name for name in names
+        ]
         names = [f"{name}_{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
     return names
 
@@ -140,7 +143,7 @@ def _from_onnx(request: ExportRequest, source: Path, reporter: Reporter) -> Expo
         onnx.save_model(model, str(path))
         shutil.rmtree(WORK / "unpacked")
     reporter.progress(0.3, "Checking the graph")
-    model = _checked(path, request.target)
+    model = onnx_files.checked(path, request.target)
     session = Session(path, seconds=request.inference_seconds)
     run = _runner(session, specs, model)
     reporter.progress(0.5, "Trying the model")
@@ -148,9 +151,11 @@ def _from_onnx(request: ExportRequest, source: Path, reporter: Reporter) -> Expo
     reporter.progress(0.7, "Running it at other sizes")
     found = axes.explore(run, run, specs, trial)
     given = axes.freeze(specs, found.frozen)
-    changed = _write_shapes(model, path, given, found.outputs, always=False)
+    changed = onnx_files.declare(model, path, given, found.outputs, always=False)
     if request.outputs and list(request.outputs) != [spec.name for spec in found.outputs]:
-        found.warnings.append("Outputs of an ONNX file keep their own names; the given ones were not used.")
+        found.warnings.append(
+            "Outputs of an ONNX file keep their own names; the given ones were not used."
+        )
     return _facts(path, given, found, trial, "the ONNX file as it is", changed)
 
 
@@ -163,7 +168,9 @@ def _described(
         there = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in own)
         raise Refused(
             "inputs_do_not_fit",
-            f"The inputs that are described ({', '.join(described)}) are not those of the file: {there}."[:600],
+            f"The described inputs ({', '.join(described)}) are not those of the file: {there}."[
+                :600
+            ],
             "Use the file's names, or leave the inputs out to take them from the file.",
             "/inputs",
         )
@@ -183,7 +190,8 @@ def _described(
         if person.dtype != spec.dtype:
             raise Refused(
                 "dtype_does_not_fit",
-                f"The input “{spec.name}” is {spec.dtype} in the file and {person.dtype} as described.",
+                f"The input “{spec.name}” is {spec.dtype} in the file and {person.dtype} "
+                "as described.",
                 f"Describe it as {spec.dtype}.",
                 "/inputs",
             )
@@ -195,12 +203,14 @@ def _described(
 
 def _refuse_other_shape(spec: TensorSpec, person: TensorSpec) -> None:
     same = len(spec.shape) == len(person.shape) and all(
-        name or (size == other) for size, name, other in zip(spec.shape, spec.dims, person.shape, strict=True)
+        name or (size == other)
+        for size, name, other in zip(spec.shape, spec.dims, person.shape, strict=True)
     )
     if not same:
         raise Refused(
             "shape_does_not_fit",
-            f"The input “{spec.name}” has shape {list(spec.shape)} in the file and {list(person.shape)} "
+            f"The input “{spec.name}” has shape {list(spec.shape)} in the file and "
+            f"{list(person.shape)} "
             "as described.",
             "Use the file's shape; -1 stands for a free size.",
             "/inputs",
@@ -215,30 +225,17 @@ def _sample(specs: Sequence[TensorSpec]) -> Feeds | None:
     return samples.read(path, specs) if path is not None else None
 
 
-def _checked(path: Path, target: str) -> onnx.ModelProto:
-    """Load what lies there and put it through ONNX's own checker with strict shape inference."""
-    model = onnx_files.load(path)
-    refusal = opsets.refusal(target, onnx_files.opsets(model), model.ir_version)
-    if refusal is not None:
-        raise Refused(refusal.code, refusal.message, refusal.hint, refusal.pointer)
-    try:
-        onnx.checker.check_model(model, full_check=True)
-    except (ValidationError, InferenceError) as error:
-        text = " ".join(str(error).split())[:500]
-        raise Refused(
-            "onnx_invalid",
-            f"onnx.checker refuses the model: {text}",
-            "Run onnx.checker.check_model(path, full_check=True) on it, mend what it names and export again.",
-        ) from error
-    return model
-
-
 def _runner(session: Session, specs: Sequence[TensorSpec], model: onnx.ModelProto) -> axes.Run:
-    missing = set(session.inputs) - {spec.name for spec in specs} - {t.name for t in model.graph.initializer}
+    missing = (
+        set(session.inputs)
+        - {spec.name for spec in specs}
+        - {t.name for t in model.graph.initializer}
+    )
     if missing:
         raise Refused(
             "inputs_do_not_fit",
-            f"The exported graph has inputs that nobody described: {', '.join(sorted(missing))[:200]}.",
+            "The exported graph has inputs that nobody described: "
+            f"{', '.join(sorted(missing))[:200]}.",
             "Describe each argument of forward, in its order.",
             "/inputs",
         )
@@ -249,45 +246,6 @@ def _runner(session: Session, specs: Sequence[TensorSpec], model: onnx.ModelProt
         return list(zip(session.outputs, answers, strict=True))
 
     return run
-
-
-def _write_shapes(
-    model: onnx.ModelProto,
-    path: Path,
-    given: Sequence[TensorSpec],
-    seen: Sequence[TensorSpec],
-    *,
-    always: bool,
-) -> list[str]:
-    """Make the graph say what was seen; returns warnings. A file taken as it is changes only where it lied."""
-    real = {spec.name: spec for spec in (*given, *seen)}
-    declared = {spec.name: spec for spec in (*onnx_files.inputs(model), *onnx_files.outputs(model))}
-    lies = [
-        name
-        for name, spec in declared.items()
-        if name in real and _contradicts(spec, real[name], name in onnx_files.without_shape(model))
-    ]
-    if not always and not lies:
-        return []
-    warnings = []
-    for value in (*model.graph.input, *model.graph.output):
-        if value.name in real and (always or value.name in lies):
-            onnx_files.set_shape(value, real[value.name])
-            if not always:
-                warnings.append(
-                    f"The file declares {list(declared[value.name].shape)} for “{value.name}”; it really is "
-                    f"{list(real[value.name].shape)}. The declaration was corrected, nothing else."
-                )
-    onnx.save_model(model, str(path))
-    return warnings
-
-
-def _contradicts(declared: TensorSpec, real: TensorSpec, shapeless: bool) -> bool:
-    if shapeless or len(declared.shape) != len(real.shape):
-        return True
-    return any(
-        size != -1 and size != other for size, other in zip(declared.shape, real.shape, strict=True)
-    )
 
 
 def _facts(
@@ -301,12 +259,17 @@ def _facts(
     model = onnx_files.load(path)
     size = path.stat().st_size
     if size > onnx_files.MAX_MODEL_BYTES:
-        raise Refused("onnx_too_large", "The exported model is larger than 2 GB.", "Store its weights in FP16.")
+        raise Refused(
+            "onnx_too_large",
+            "The exported model is larger than 2 GB.",
+            "Store its weights in FP16.",
+        )
     for spec in given:
         if spec.name in trial.ranges and spec.maximum is None:
             low, high = trial.ranges[spec.name]
             warnings.append(
-                f"No range is given for the integer input “{spec.name}”; validation draws {low:.0f} to {high:.0f}."
+                f"No range is given for the integer input “{spec.name}”; validation draws "
+                f"{low:.0f} to {high:.0f}."
             )
     return ExportFacts(
         inputs=tuple(replace(spec, shape=spec.shape) for spec in given),
@@ -322,7 +285,7 @@ def _facts(
         producer=f"{model.producer_name} {model.producer_version}".strip()[:200],
         sizes=found.sizes,
         ranges=trial.ranges,
-        warnings=tuple([*warnings, *found.warnings]),
+        warnings=(*warnings, *found.warnings),
     )
 
 

@@ -1,4 +1,4 @@
-"""How a program runs inside the sandbox: read the request, report, leave one result, never a riddle.
+"""How a program runs inside the sandbox: read the request, report, leave one result.
 
 Standard output carries events and nothing else: what model code prints goes to standard error.
 """

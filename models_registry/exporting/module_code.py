@@ -30,7 +30,7 @@ def build(
 ) -> torch.nn.Module:
     """The module of `source` with `state` loaded, in evaluation mode.
 
-    `Refused` when source is missing or fails, or does not fit the weights (with the names that differ).
+    `Refused` when source is missing or fails, or does not fit the weights (naming what differs).
     """
     if code is None:
         raise Refused(
@@ -72,7 +72,12 @@ def _entry(source: ModuleSource) -> tuple[str, str, dict[str, Any]]:
             ) from None
         call, arguments = node.func.id, given | arguments
     if call and not call.isidentifier():
-        raise Refused("module_entry_invalid", f"“{call[:100]}” is not a class name.", _ENTRY_HINT, "/module/entry")
+        raise Refused(
+            "module_entry_invalid",
+            f"“{call[:100]}” is not a class name.",
+            _ENTRY_HINT,
+            "/module/entry",
+        )
     return file_name, call, arguments
 
 
@@ -83,7 +88,9 @@ def _unpack(code: Path, file_name: str, folder: Path) -> list[Path]:
         files = archives.extract(code, folder, _BOUNDS)
         python = [path for path in files if path.suffix == ".py"]
         if not python:
-            raise Refused("module_source_missing", "The code archive holds no .py file.", _ENTRY_HINT)
+            raise Refused(
+                "module_source_missing", "The code archive holds no .py file.", _ENTRY_HINT
+            )
         return python
     target = folder / Path(file_name or _DEFAULT_FILE).name
     if target.suffix != ".py":
@@ -105,7 +112,9 @@ def _unpack(code: Path, file_name: str, folder: Path) -> list[Path]:
 def _find(files: list[Path], file_name: str, name: str, folder: Path) -> Callable[..., Any]:
     if file_name:
         wanted = file_name.removesuffix(".py").replace(".", "/").split("/")
-        chosen = [path for path in files if list(path.with_suffix("").parts[-len(wanted) :]) == wanted]
+        chosen = [
+            path for path in files if list(path.with_suffix("").parts[-len(wanted) :]) == wanted
+        ]
     else:
         chosen = [path for path in files if _defines(path, name)]
     if len(chosen) != 1:
@@ -156,26 +165,32 @@ def _import(path: Path, folder: Path) -> ModuleType:
                 continue
             raise Refused(
                 "module_source_incomplete",
-                f"The module's source imports “{missing}”, which is neither in the upload nor installed "
+                f"The module's source imports “{missing}”, which is neither in the upload "
+                "nor installed "
                 "on the export worker.",
-                "Put it into the zip archive, or remove the import from the file that defines the class.",
+                "Put it into the zip archive, or remove the import from the file that "
+                "defines the class.",
                 "/code_upload",
             ) from error
-        except BaseException as error:  # noqa: BLE001 - whatever a stranger's module raises
+        except BaseException as error:
             raise _failed("importing the module's source", error) from error
     raise AssertionError("a path has at least one part")
 
 
 def _classes(module: ModuleType) -> Iterator[type[torch.nn.Module]]:
     for value in vars(module).values():
-        if inspect.isclass(value) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__:
+        if (
+            inspect.isclass(value)
+            and issubclass(value, torch.nn.Module)
+            and value.__module__ == module.__name__
+        ):
             yield value
 
 
 def _call(factory: Callable[..., Any], arguments: Mapping[str, Any]) -> torch.nn.Module:
     try:
         built = factory(**arguments)
-    except BaseException as error:  # noqa: BLE001 - whatever a stranger's constructor raises
+    except BaseException as error:
         raise _failed(f"building {factory.__name__}({_listed(arguments)})", error) from error
     if not isinstance(built, torch.nn.Module):
         raise Refused(
@@ -193,12 +208,15 @@ def _listed(arguments: Mapping[str, Any]) -> str:
 
 def _failed(doing: str, error: BaseException) -> Refused:
     traceback.print_exception(error)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/code/" in frame.filename]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if "/code/" in frame.filename
+    ]
     place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
     return Refused(
         "module_source_failed",
         f"The module's source failed while {doing}{place}: {type(error).__name__}: {error}"[:600],
-        "Try the same on your machine in a fresh Python process; give missing constructor arguments.",
+        "Try the same on your machine in a fresh Python process; give missing constructor "
+        "arguments.",
         "/code_upload",
     )
 
@@ -209,7 +227,8 @@ def _load_state(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> N
     missing = sorted(set(own) - set(renamed))
     unexpected = sorted(set(renamed) - set(own))
     shapes = [
-        f"{key} is {tuple(renamed[key].shape)} in the file and {tuple(own[key].shape)} in the module"
+        f"{key} is {tuple(renamed[key].shape)} in the file and {tuple(own[key].shape)} in "
+        "the module"
         for key in sorted(set(own) & set(renamed))
         if own[key].shape != renamed[key].shape
     ]
@@ -230,11 +249,19 @@ def _load_state(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> N
 
 
 def fitted(state: Mapping[str, torch.Tensor], own: set[str]) -> dict[str, torch.Tensor]:
-    """The state with a wrapper's prefix (DataParallel, Lightning, compile) taken off where that fits."""
+    """The state without a wrapper's prefix (DataParallel, Lightning, compile) where that fits."""
     if set(state) == own:
         return dict(state)
     best = dict(state)
-    for prefix in ("module.", "model.", "_orig_mod.", "net.", "module.model.", "model.module.", "model._orig_mod."):
+    for prefix in (
+        "module.",
+        "model.",
+        "_orig_mod.",
+        "net.",
+        "module.model.",
+        "model.module.",
+        "model._orig_mod.",
+    ):
         if all(key.startswith(prefix) for key in state):
             cut = {key.removeprefix(prefix): value for key, value in state.items()}
             if len(own & set(cut)) > len(own & set(best)):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import onnx
 from google.protobuf.message import DecodeError
+from onnx.checker import ValidationError
+from onnx.shape_inference import InferenceError
 
 from models_registry.exporting import archives
 from models_registry.exporting.protocol import Refused, TensorSpec
+from models_registry.rules import opsets as target_limits
 from models_registry.rules import tensors
 
 MAX_MODEL_BYTES: Final = 2 * 1024**3 - 1  # one protobuf message (protobuf.dev, "Encoding")
@@ -48,7 +51,9 @@ def load(path: Path) -> onnx.ModelProto:
             "Save it again, compare its SHA-256, and upload it once more.",
         ) from error
     if not model.graph.node:
-        raise Refused("onnx_empty", "The ONNX model has no operator at all.", "Export the model again.")
+        raise Refused(
+            "onnx_empty", "The ONNX model has no operator at all.", "Export the model again."
+        )
     _merge_external(model, path.parent)
     return model
 
@@ -68,7 +73,8 @@ def _merge_external(model: onnx.ModelProto, folder: Path) -> None:
                 "external_data_unsafe",
                 f"The tensor “{tensor.name[:80]}” wants its data from outside the model's folder: "
                 f"{location[:120]!r}.",
-                "Save the model again with onnx.save_model(…, save_as_external_data=True, location='model.onnx.data').",
+                "Save the model again with onnx.save_model(…, save_as_external_data=True, "
+                "location='model.onnx.data').",
             )
         if not target.is_file():
             missing.add(location)
@@ -77,13 +83,15 @@ def _merge_external(model: onnx.ModelProto, folder: Path) -> None:
         if total > MAX_MODEL_BYTES:
             raise Refused(
                 "onnx_too_large",
-                "The model is larger than 2 GB with its external data; one ONNX file cannot hold it.",
+                "The model is larger than 2 GB with its external data; one ONNX file "
+                "cannot hold it.",
                 "Split the model, or store its weights in FP16.",
             )
     if missing:
         raise Refused(
             "external_data_missing",
-            f"The model's weights are in another file that is not here: {', '.join(sorted(missing))[:300]}.",
+            "The model's weights are in another file that is not here: "
+            f"{', '.join(sorted(missing))[:300]}.",
             "Upload a zip archive with the .onnx file and that file side by side.",
         )
 
@@ -149,7 +157,7 @@ def opsets(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def operators(model: onnx.ModelProto) -> dict[str, int]:
-    """How often each operator occurs, subgraphs included; the domain before a colon where not ONNX's."""
+    """How often each operator occurs, subgraphs included, as [domain:]operator."""
     counts: Counter[str] = Counter()
     for part in graphs(model.graph):
         for node in part.node:
@@ -185,7 +193,8 @@ def _spec(value: onnx.ValueInfoProto, role: str) -> TensorSpec:
         kind = value.type.WhichOneof("value") or "nothing"
         raise Refused(
             "output_not_a_tensor" if role == "output" else "input_not_a_tensor",
-            f"The {role} “{value.name[:80]}” is a {kind.removesuffix('_type')}, not a tensor; Triton "
+            f"The {role} “{value.name[:80]}” is a {kind.removesuffix('_type')}, not a "
+            "tensor; Triton "
             "serves tensors only.",
             "Export without ZipMap (skl2onnx: options={'zipmap': False}) or without sequences.",
         )
@@ -229,6 +238,68 @@ def set_shape(value: onnx.ValueInfoProto, spec: TensorSpec) -> None:
             dim.dim_param = name
         else:
             dim.dim_value = size
+
+
+def declare(
+    model: onnx.ModelProto,
+    path: Path,
+    given: Sequence[TensorSpec],
+    seen: Sequence[TensorSpec],
+    *,
+    always: bool,
+) -> list[str]:
+    """Make the graph say what was seen; returns warnings.
+
+    Unless `always`, only declarations that contradict what was seen are changed.
+    """
+    real = {spec.name: spec for spec in (*given, *seen)}
+    declared = {spec.name: spec for spec in (*inputs(model), *outputs(model))}
+    lies = [
+        name
+        for name, spec in declared.items()
+        if name in real and _contradicts(spec, real[name], name in without_shape(model))
+    ]
+    if not always and not lies:
+        return []
+    warnings = []
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name in real and (always or value.name in lies):
+            set_shape(value, real[value.name])
+            if not always:
+                warnings.append(
+                    f"The file declares {list(declared[value.name].shape)} for "
+                    f"“{value.name}”; it really is "
+                    f"{list(real[value.name].shape)}. The declaration was corrected, nothing else."
+                )
+    onnx.save_model(model, str(path))
+    return warnings
+
+
+def _contradicts(declared: TensorSpec, real: TensorSpec, shapeless: bool) -> bool:
+    if shapeless or len(declared.shape) != len(real.shape):
+        return True
+    return any(
+        size != -1 and size != other for size, other in zip(declared.shape, real.shape, strict=True)
+    )
+
+
+def checked(path: Path, target: str) -> onnx.ModelProto:
+    """Load what lies there and put it through ONNX's own checker with strict shape inference."""
+    model = load(path)
+    refusal = target_limits.refusal(target, opsets(model), model.ir_version)
+    if refusal is not None:
+        raise Refused(refusal.code, refusal.message, refusal.hint, refusal.pointer)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (ValidationError, InferenceError) as error:
+        text = " ".join(str(error).split())[:500]
+        raise Refused(
+            "onnx_invalid",
+            f"onnx.checker refuses the model: {text}",
+            "Run onnx.checker.check_model(path, full_check=True) on it, mend what it "
+            "names and export again.",
+        ) from error
+    return model
 
 
 def sha256(path: Path) -> str:

@@ -13,13 +13,66 @@ from typing import IO, Final
 
 # Modules through which a pickle reaches the system; the full scan is picklescan's, in the sandbox.
 _DANGEROUS_MODULES: Final = frozenset(
-    "os posix nt subprocess sys pty shutil socket ctypes importlib runpy code pickle _pickle marshal "
-    "webbrowser asyncio multiprocessing threading signal pathlib tempfile urllib http requests "
-    "builtins __builtin__ operator functools types timeit pdb bdb cProfile pydoc commands "
-    "torch.hub torch.utils.cpp_extension numpy.testing".split()
+    [
+        "os",
+        "posix",
+        "nt",
+        "subprocess",
+        "sys",
+        "pty",
+        "shutil",
+        "socket",
+        "ctypes",
+        "importlib",
+        "runpy",
+        "code",
+        "pickle",
+        "_pickle",
+        "marshal",
+        "webbrowser",
+        "asyncio",
+        "multiprocessing",
+        "threading",
+        "signal",
+        "pathlib",
+        "tempfile",
+        "urllib",
+        "http",
+        "requests",
+        "builtins",
+        "__builtin__",
+        "operator",
+        "functools",
+        "types",
+        "timeit",
+        "pdb",
+        "bdb",
+        "cProfile",
+        "pydoc",
+        "commands",
+        "torch.hub",
+        "torch.utils.cpp_extension",
+        "numpy.testing",
+    ]
 )
 _HARMLESS_BUILTINS: Final = frozenset(
-    "int float bool str bytes bytearray list dict tuple set frozenset complex object slice range".split()
+    [
+        "int",
+        "float",
+        "bool",
+        "str",
+        "bytes",
+        "bytearray",
+        "list",
+        "dict",
+        "tuple",
+        "set",
+        "frozenset",
+        "complex",
+        "object",
+        "slice",
+        "range",
+    ]
 )
 # What torch.save writes for tensors, and what training loops commonly keep beside them.
 _WEIGHTS: Final = frozenset(
@@ -66,12 +119,20 @@ class Scan:
     @property
     def dangerous(self) -> tuple[str, ...]:
         """Imports that reach the operating system or run code, as module.name."""
-        return tuple(sorted(f"{module}.{name}" for module, name in self.imports if _is_dangerous(module, name)))
+        return tuple(
+            sorted(
+                f"{module}.{name}" for module, name in self.imports if _is_dangerous(module, name)
+            )
+        )
 
     @property
     def unexpected(self) -> tuple[str, ...]:
         """Imports that a file of weights does not need, as module.name."""
-        return tuple(sorted(f"{module}.{name}" for module, name in self.imports if not _is_weights(module, name)))
+        return tuple(
+            sorted(
+                f"{module}.{name}" for module, name in self.imports if not _is_weights(module, name)
+            )
+        )
 
 
 def _is_dangerous(module: str, name: str) -> bool:
@@ -128,7 +189,11 @@ def _step(
         memo[slot] = strings[-1] if strings else "?"
     elif name in {"GET", "BINGET", "LONG_BINGET"}:
         strings.append(memo.get(int(str(argument)), "?"))
-    elif isinstance(argument, str) and "UNICODE" in name or name in {"STRING", "BINSTRING", "SHORT_BINSTRING"}:
+    elif (isinstance(argument, str) and "UNICODE" in name) or name in {
+        "STRING",
+        "BINSTRING",
+        "SHORT_BINSTRING",
+    }:
         strings.append(str(argument))
     elif name not in {"PROTO", "FRAME", "STOP", "MARK"}:
         # Anything else puts something that is no string on the stack, or takes some off.

@@ -84,7 +84,7 @@ class ModuleSource:
 
 @dataclass(frozen=True, slots=True)
 class ProposeRequest:
-    """Program `propose`; files: source. What of inputs and outputs can be read from the file itself."""
+    """Program `propose`; files: source. What the file itself says of inputs and outputs."""
 
     source_format: str
 
@@ -102,8 +102,8 @@ class ProposeRequest:
 class ExportRequest:
     """Program `export`; files: source, and code for a state dict, sample where the user gave one.
 
-    `inputs` may be empty for ONNX, which names its own. `outputs` renames the outputs in order; empty
-    keeps what the model calls them. `target` is a Triton release of `rules.opsets`.
+    `inputs` may be empty for ONNX, which names its own. `outputs` renames the outputs in order;
+    empty keeps what the model calls them. `target` is a Triton release of `rules.opsets`.
     One inference that takes longer than `inference_seconds` is stopped and refused.
     """
 
@@ -147,8 +147,8 @@ class ExportFacts:
 
     `inputs`/`outputs` are those of the written file, `shape` -1 where really free.
     `batch_axis` is 0 when every input and output has the batch first and other sizes really ran;
-    None means that Triton must not batch (max_batch_size 0). `sizes` are the sizes of each free axis,
-    by name, at which the file was run; `ranges` the values drawn for integer inputs, by input.
+    None means that Triton must not batch (max_batch_size 0). `sizes` are the sizes of each free
+    axis, by name, at which the file was run; `ranges` the values drawn for integer inputs.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -193,7 +193,7 @@ class ValidateRequest:
     """Program `validate`; files: source, model.onnx, and code, sample where there are any.
 
     `inputs` carry the ranges to draw from; `outputs` (of the contract, may be empty) the promised
-    dtype, dims and ranges. `atol`/`rtol` None means: by the least precise dtype (rules.equivalence).
+    dtype, dims and ranges. `atol`/`rtol` None: by the least precise dtype (rules.equivalence).
     `batches` are the batch sizes to run and to time. `p95_ms` None: latency is told, not judged.
     """
 
@@ -286,7 +286,7 @@ class Refusal:
         return asdict(self)
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a fault of ours
+class Refused(Exception):
     """Raised inside a program to end with a refusal."""
 
     def __init__(self, code: str, message: str, hint: str = "", pointer: str = "") -> None:

@@ -17,7 +17,7 @@ from models_registry.rules import tensors
 
 MAX_BYTES: Final = 64 * archives.MIB
 _HINT: Final = (
-    "Give an .npz with one array for each input, or JSON: {\"inputs\": [{name, datatype, shape, data}]} "
+    'Give an .npz with one array for each input, or JSON: {"inputs": [{name, shape, data}]} '
     "or {input's name: nested lists}."
 )
 
@@ -29,7 +29,9 @@ def read(path: Path, specs: Sequence[TensorSpec]) -> Feeds:
     try:
         given = _npz(path) if zipfile.is_zipfile(path) else _json(path)
     except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
-        raise Refused("sample_invalid", f"The sample cannot be read: {error}"[:300], _HINT, "/sample") from error
+        raise Refused(
+            "sample_invalid", f"The sample cannot be read: {error}"[:300], _HINT, "/sample"
+        ) from error
     return {spec.name: _fit(given, spec) for spec in specs}
 
 
@@ -48,19 +50,30 @@ def _json(path: Path) -> dict[str, Any]:
     inputs = document.get("inputs")
     if isinstance(inputs, list):
         return {str(item["name"]): np.array(item["data"]).reshape(item["shape"]) for item in inputs}
-    return {str(name): value for name, value in (inputs if isinstance(inputs, dict) else document).items()}
+    return {
+        str(name): value
+        for name, value in (inputs if isinstance(inputs, dict) else document).items()
+    }
 
 
 def _fit(given: Mapping[str, Any], spec: TensorSpec) -> Array:
     if spec.name not in given:
         there = ", ".join(given) or "nothing"
-        raise Refused("sample_does_not_fit", f"The sample has no “{spec.name}”; it has: {there[:200]}.", _HINT, "/sample")
+        raise Refused(
+            "sample_does_not_fit",
+            f"The sample has no “{spec.name}”; it has: {there[:200]}.",
+            _HINT,
+            "/sample",
+        )
     numpy_name = tensors.DTYPES[spec.dtype][0]
     try:
         array = np.asarray(given[spec.name]).astype(object if spec.dtype == "BYTES" else numpy_name)
     except (ValueError, TypeError) as error:
         raise Refused(
-            "sample_does_not_fit", f"“{spec.name}” of the sample is not {spec.dtype}: {error}"[:300], _HINT, "/sample"
+            "sample_does_not_fit",
+            f"“{spec.name}” of the sample is not {spec.dtype}: {error}"[:300],
+            _HINT,
+            "/sample",
         ) from error
     fits = len(array.shape) == len(spec.shape) and all(
         spec.dims[axis] or size == array.shape[axis] for axis, size in enumerate(spec.shape)
@@ -68,7 +81,8 @@ def _fit(given: Mapping[str, Any], spec: TensorSpec) -> Array:
     if not fits or array.size == 0:
         raise Refused(
             "sample_does_not_fit",
-            f"“{spec.name}” of the sample has shape {list(array.shape)} where {list(spec.shape)} is described.",
+            f"“{spec.name}” of the sample has shape {list(array.shape)} where "
+            f"{list(spec.shape)} is described.",
             _HINT,
             "/sample",
         )

@@ -20,7 +20,7 @@ Feeds = dict[str, Array]
 Ranges = Mapping[str, Sequence[float]]
 
 DEFAULT_SIZE: Final = 8
-# Upper ends tried for integers that nobody gave a range for: token numbers, small categories, flags.
+# Upper ends tried for integers without a range: token numbers, small categories, flags.
 INTEGER_ENDS: Final = (99, 9, 1)
 _WORDS: Final = ("alpha", "Bravo", "ÅNGSTRÖM", "日本", "", "x y", "42", "tab\tbed")
 
@@ -37,7 +37,9 @@ class Group:
     sizes: dict[str, int]
 
 
-def draw(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, ranges: Ranges) -> Array:
+def draw(
+    spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, ranges: Ranges
+) -> Array:
     """One tensor, never constant where it has more than one element.
 
     Floats are standard normal, or uniform between the given bounds; integers uniform, bounds
@@ -61,7 +63,11 @@ def _bounds(spec: TensorSpec, ranges: Ranges) -> tuple[float, float]:
     low, high = (known[0], known[1]) if known else _default_bounds(spec)
     if spec.minimum is not None:
         low = spec.minimum
-        high = max(high, low + (1 if spec.dtype in tensors.INTEGERS else 2.0)) if spec.maximum is None else high
+        high = (
+            max(high, low + (1 if spec.dtype in tensors.INTEGERS else 2.0))
+            if spec.maximum is None
+            else high
+        )
     if spec.maximum is not None:
         high = spec.maximum
         low = min(low, high - 2.0) if spec.minimum is None else low
@@ -90,10 +96,12 @@ def batch_axes(specs: Sequence[TensorSpec], batch: str | None) -> dict[str, int]
 
 
 def together(parts: Sequence[Feeds], axes: Mapping[str, int]) -> Feeds:
-    """Samples side by side along their batch axis; tensors without one come from the first sample."""
+    """Samples side by side along their batch axis; tensors without one come from the first."""
     first = parts[0]
     return {
-        name: np.concatenate([part[name] for part in parts], axis=axes[name]) if name in axes else value
+        name: np.concatenate([part[name] for part in parts], axis=axes[name])
+        if name in axes
+        else value
         for name, value in first.items()
     }
 
@@ -117,7 +125,11 @@ def groups(
     start, turn = 0, 0
     while start < samples:
         count = min(batches[turn % len(batches)] if batch is not None else 1, samples - start)
-        here = {name: known[turn % len(known)] for name, known in sizes.items() if known and name != batch}
+        here = {
+            name: known[turn % len(known)]
+            for name, known in sizes.items()
+            if known and name != batch
+        }
         one = here | ({batch: 1} if batch is not None else {})
         numbers = tuple(range(start, start + count))
         parts = [feeds_for(specs, one, (seed, number), ranges) for number in numbers]

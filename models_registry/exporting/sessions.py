@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,8 @@ class Session:
                 raise Refused(
                     "inference_time_limit",
                     f"One inference took longer than {self.seconds:.0f} seconds and was stopped.",
-                    "Look for a Loop that does not end, or for inputs that the model is not made for.",
+                    "Look for a Loop that does not end, or for inputs that the model is "
+                    "not made for.",
                 ) from error
             if is_memory_error(error):
                 raise MemoryError(str(error)) from error
@@ -78,15 +80,19 @@ def _plain(name: str, answer: object) -> Array:
     if not isinstance(answer, np.ndarray):
         raise Refused(
             "output_not_a_tensor",
-            f"The output “{name}” is a {type(answer).__name__}, not a tensor; Triton serves tensors only.",
-            "Export without ZipMap (skl2onnx: options={'zipmap': False}) or without sequence outputs.",
+            f"The output “{name}” is a {type(answer).__name__}, not a tensor; Triton "
+            "serves tensors only.",
+            "Export without ZipMap (skl2onnx: options={'zipmap': False}) or without "
+            "sequence outputs.",
         )
     return storable(answer)
 
 
 def _short(text: str) -> str:
-    """ONNX Runtime's message without its source file and status number."""
-    return text.rpartition("] : ")[2].replace("\n", " ").strip()[:600]
+    """ONNX Runtime's message without its status number and the sandbox's paths."""
+    plain = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", " ".join(text.split()))
+    plain = re.sub(r"Load model from \S+ failed: ?", "", plain)
+    return re.sub(r"/\S*onnxruntime\S*\.(cc|h):\d+ ", "", plain)[:600]
 
 
 def _load_failure(text: str) -> tuple[str, str]:
@@ -94,7 +100,8 @@ def _load_failure(text: str) -> tuple[str, str]:
     if "No opset import for domain" in text or "is not a registered function/op" in text:
         return (
             f"ONNX Runtime has no kernel for an operator of the file: {short}",
-            "Replace the custom operator by standard ones before exporting, or register a symbolic for it.",
+            "Replace the custom operator by standard ones before exporting, or register a "
+            "symbolic for it.",
         )
     if "NOT_IMPLEMENTED" in text:
         return (

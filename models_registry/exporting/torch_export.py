@@ -81,9 +81,13 @@ def _by_torchscript(
     with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if source.kind == TORCH_EXPORT:
-            module = torch.jit.trace(Flat(source.module), arguments, check_trace=False, strict=False)
+            module = torch.jit.trace(  # type: ignore[no-untyped-call]
+                Flat(source.module).eval(), arguments, check_trace=False, strict=False
+            )
         elif source.kind != TORCHSCRIPT or not _returns_tensors(module, arguments):
-            module = Flat(source.module)
+            # The exporter puts back the mode that it found: a wrapper left in training mode would
+            # take the inner module along.
+            module = Flat(source.module).eval()
         torch.onnx.export(
             module,
             arguments,
@@ -96,7 +100,7 @@ def _by_torchscript(
             do_constant_folding=True,
             training=torch.onnx.TrainingMode.EVAL,
         )
-    return _frozen_decisions([str(w.message) for w in caught if issubclass(w.category, torch.jit.TracerWarning)])
+    return _frozen_decisions(caught)
 
 
 def _returns_tensors(module: Any, arguments: tuple[torch.Tensor, ...]) -> bool:
@@ -107,14 +111,13 @@ def _returns_tensors(module: Any, arguments: tuple[torch.Tensor, ...]) -> bool:
     return type(answer) is tuple and all(isinstance(item, torch.Tensor) for item in answer)
 
 
-def _frozen_decisions(messages: list[str]) -> list[str]:
+def _frozen_decisions(caught: Sequence[warnings.WarningMessage]) -> list[str]:
     """One sentence for what tracing may have frozen, with the places in the user's file."""
-    places = []
-    for message in messages:
-        head, _, _ = message.partition(": TracerWarning")
-        file_name, _, line = head.rpartition(":")
-        if "/code/" in file_name:
-            places.append(f"{file_name.rpartition('/')[2]} line {line}")
+    places = [
+        f"{Path(warning.filename).name} line {warning.lineno}"
+        for warning in caught
+        if warning.category.__name__ == "TracerWarning" and "/code/" in warning.filename
+    ]
     if not places:
         return []
     listed = ", ".join(dict.fromkeys(places[:5]))
@@ -132,11 +135,11 @@ def _by_dynamo(
     path: Path,
     first: str,
 ) -> tuple[str, list[str]]:
-    dims: dict[str, Any] = {
-        name: torch.export.Dim.DYNAMIC for name in tensors.free_names(specs)
-    }
-    shapes = tuple({axis: dims[name] for axis, name in enumerate(spec.dims) if name} for spec in specs)
-    module = source.program if source.kind == TORCH_EXPORT else Flat(source.module)
+    dims: dict[str, Any] = dict.fromkeys(tensors.free_names(specs), torch.export.Dim.DYNAMIC)
+    shapes = tuple(
+        {axis: dims[name] for axis, name in enumerate(spec.dims) if name} for spec in specs
+    )
+    module = source.program if source.kind == TORCH_EXPORT else Flat(source.module).eval()
     try:
         with torch.no_grad():
             torch.onnx.export(
@@ -160,10 +163,13 @@ def _by_dynamo(
     onnx.save_model(model, str(path))
     _check_versions(path, FALLBACK_OPSET)
     note = (
-        f"The model was exported with opset {FALLBACK_OPSET} by the torch.export-based exporter, because "
+        f"The model was exported with opset {FALLBACK_OPSET} by the torch.export-based "
+        "exporter, because "
         f"the other one could not: {first}"
     )
-    return f"torch {torch.__version__} torch.onnx.export(dynamo=True), opset {FALLBACK_OPSET}", [note[:600]]
+    return f"torch {torch.__version__} torch.onnx.export(dynamo=True), opset {FALLBACK_OPSET}", [
+        note[:600]
+    ]
 
 
 def _check_versions(path: Path, opset: int) -> None:

@@ -1,4 +1,4 @@
-"""Open a PyTorch file of any of the three kinds as one callable: named arrays in, named arrays out."""
+"""Open a PyTorch file of any of the three kinds as one callable on named arrays."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from picklescan.scanner import scan_file_path
+from typing_extensions import override
 
 from models_registry.exporting import module_code
 from models_registry.exporting.protocol import ModuleSource, Refused, TensorSpec
@@ -21,16 +22,26 @@ TORCH_EXPORT: Final = "torch_export"
 STATE_DICT: Final = "torch_state_dict"
 FORMATS: Final = frozenset({TORCHSCRIPT, TORCH_EXPORT, STATE_DICT})
 
-_STATE_KEYS: Final = ("state_dict", "model_state_dict", "model", "net", "module", "weights", "params", "ema")
+_STATE_KEYS: Final = (
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "net",
+    "module",
+    "weights",
+    "params",
+    "ema",
+)
 
 
 class Flat(torch.nn.Module):
-    """A module that gives its outputs as one flat tuple, whatever structure the inner one returns."""
+    """A module that gives its outputs as one flat tuple, whatever the inner one returns."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__()
         self.inner = inner
 
+    @override
     def forward(self, *arguments: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The inner module's tensors in order."""
         return tuple(tensor for _, tensor in flatten(self.inner(*arguments)))
@@ -49,14 +60,19 @@ class TorchSource:
         """Outputs by name; raises whatever the model raises."""
         with torch.no_grad():
             given = [torch.from_numpy(np.ascontiguousarray(feeds[name])) for name in self.order]
-            return [(name, tensor.detach().cpu().numpy()) for name, tensor in flatten(self.module(*given))]
+            return [
+                (name, tensor.detach().cpu().numpy())
+                for name, tensor in flatten(self.module(*given))
+            ]
 
 
 def flatten(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors in a model's return value with their names: keys and fields, else output_0, output_1 …"""
+    """Tensors in a model's return value, named by keys and fields, else output_0, output_1 …"""
     named = list(_walk(value, name))
     if not named:
-        raise Refused("no_tensor_output", "The model returns no tensor.", "Return tensors from forward.")
+        raise Refused(
+            "no_tensor_output", "The model returns no tensor.", "Return tensors from forward."
+        )
     for index, (label, tensor) in enumerate(named):
         yield label or f"output_{index}", tensor
 
@@ -99,18 +115,23 @@ def load(
     _scan(path)
     names = tuple(spec.name for spec in inputs)
     if kind == TORCHSCRIPT:
-        script = _script(path)
-        arguments = [argument.name for argument in script.forward.schema.arguments[1:]]
-        needed = [a.name for a in script.forward.schema.arguments[1:] if not a.has_default_value()]
-        return TorchSource(kind, script, _ordered(names, arguments, len(needed)))
+        opened = script(path)
+        given = opened.forward.schema.arguments[1:]
+        least = sum(not argument.has_default_value() for argument in given)
+        return TorchSource(
+            kind, opened, _ordered(names, [argument.name for argument in given], least)
+        )
     if kind == TORCH_EXPORT:
-        program = _program(path)
-        return TorchSource(kind, program.module(), _ordered(names, list(program.graph_signature.user_inputs)), program)
+        program = exported_program(path)
+        order = _ordered(names, list(program.graph_signature.user_inputs))
+        return TorchSource(kind, program.module(), order, program)
     built = module_code.build(code, module, _state(path), folder / "code")
     return TorchSource(kind, built, names)
 
 
-def _ordered(names: tuple[str, ...], arguments: Sequence[str], least: int | None = None) -> tuple[str, ...]:
+def _ordered(
+    names: tuple[str, ...], arguments: Sequence[str], least: int | None = None
+) -> tuple[str, ...]:
     """Inputs in forward's order: by name where the names agree, else as they were given."""
     least = len(arguments) if least is None else least
     if not least <= len(names) <= len(arguments):
@@ -129,7 +150,11 @@ def _ordered(names: tuple[str, ...], arguments: Sequence[str], least: int | None
 def _scan(path: Path) -> None:
     result = scan_file_path(str(path))
     if result.issues_count:
-        found = sorted(f"{item.module}.{item.name}" for item in result.globals if item.safety.value == "dangerous")
+        found = sorted(
+            f"{item.module}.{item.name}"
+            for item in result.globals
+            if item.safety.value == "dangerous"
+        )
         raise Refused(
             "unsafe_pickle",
             f"Loading this file would run commands: {', '.join(found[:5])}.",
@@ -146,14 +171,16 @@ def _damaged(label: str, error: Exception) -> Refused:
     )
 
 
-def _script(path: Path) -> Any:
+def script(path: Path) -> Any:
+    """The script module in evaluation mode; `Refused` when torch cannot open it."""
     try:
-        return torch.jit.load(str(path), map_location="cpu").eval()
+        return torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
     except (RuntimeError, ValueError, EOFError) as error:
         raise _damaged("TorchScript", error) from error
 
 
-def _program(path: Path) -> Any:
+def exported_program(path: Path) -> Any:
+    """The torch.export program; `Refused` when torch cannot open it."""
     try:
         return torch.export.load(str(path))
     except MemoryError:
@@ -177,7 +204,11 @@ def _state(path: Path) -> dict[str, torch.Tensor]:
         raise _damaged("a state dict", error) from error
     found = _tensors(document)
     if not found:
-        keys = ", ".join(map(str, document)) if isinstance(document, Mapping) else type(document).__name__
+        keys = (
+            ", ".join(map(str, document))
+            if isinstance(document, Mapping)
+            else type(document).__name__
+        )
         raise Refused(
             "no_weights",
             f"There are no weights in the file; it holds: {keys[:300]}.",

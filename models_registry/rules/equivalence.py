@@ -30,7 +30,9 @@ _DEFAULTS: Final = {
 }
 
 
-def tolerance(dtypes: Iterable[str], atol: float | None = None, rtol: float | None = None) -> Tolerance:
+def tolerance(
+    dtypes: Iterable[str], atol: float | None = None, rtol: float | None = None
+) -> Tolerance:
     """What was asked for, filled with the default of the least precise floating dtype present.
 
     >>> tolerance(["FP32", "INT64"]).atol
@@ -100,5 +102,5 @@ def overall(verdicts: Iterable[Verdict]) -> Verdict:
     present = set(verdicts)
     for verdict in ("failed", "warning"):
         if verdict in present:
-            return verdict  # type: ignore[return-value]
+            return verdict
     return "passed"

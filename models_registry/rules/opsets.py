@@ -86,7 +86,8 @@ def refusal(target: str, opsets: dict[str, int], ir_version: int) -> Refusal | N
         return Refusal(
             "opset_too_new",
             f"The file uses opset {opset}; {where} loads opsets {MIN_OPSET} to {limits.opset}.",
-            f"Export again with opset {min(17, limits.opset)}, or choose a newer Triton release as target.",
+            f"Export again with opset {min(17, limits.opset)}, or choose a newer Triton "
+            "release as target.",
             "/opset",
         )
     if opset and opset < MIN_OPSET:

@@ -1,4 +1,4 @@
-"""Data types, shapes and axis names of inputs and outputs, as people write them and as we keep them.
+"""Data types, shapes and axis names of inputs and outputs, as people write and we keep them.
 
 Names of data types are those of the KServe v2 protocol ("Tensor Data Types"), which Triton speaks.
 """
@@ -49,7 +49,7 @@ BATCH: Final = "batch"
 
 
 class SpecError(ValueError):
-    """One field of an input's or output's description is wrong; `pointer` is an RFC 6901 pointer."""
+    """One field of a tensor's description is wrong; `pointer` is an RFC 6901 JSON pointer."""
 
     def __init__(self, pointer: str, detail: str) -> None:
         super().__init__(f"{pointer}: {detail}")
@@ -83,11 +83,13 @@ def from_onnx(number: int) -> str:
     raise ValueError(f"ONNX data type number {number} cannot be sent to Triton")
 
 
-def parse(documents: Sequence[Mapping[str, Any]], *, pointer: str = "/inputs") -> tuple[TensorSpec, ...]:
+def parse(
+    documents: Sequence[Mapping[str, Any]], *, pointer: str = "/inputs"
+) -> tuple[TensorSpec, ...]:
     """Inputs or outputs as a person or a program wrote them, made exact.
 
     A size may be an integer, -1 or null (free), or a name (free, with that name); `dims` may hold
-    names and sizes in the same way and wins where both speak. Raises `SpecError` at the first fault.
+    names and sizes in the same way and wins where both speak. `SpecError` at the first fault.
     """
     if not isinstance(documents, Sequence) or isinstance(documents, str | bytes):
         raise SpecError(pointer, "give a list, one entry for each tensor")
@@ -144,7 +146,10 @@ def _axes(document: Mapping[str, Any], at: str) -> tuple[tuple[int, ...], tuple[
         raise SpecError(f"{at}/dims", f"names {len(names)} axes where the shape has {len(rows)}")
     if len(rows) > MAX_RANK:
         raise SpecError(f"{at}/shape", f"has {len(rows)} axes; at most {MAX_RANK} are possible")
-    pairs = [_axis(size, name, index, at) for index, (size, name) in enumerate(zip(rows, names, strict=True))]
+    pairs = [
+        _axis(size, name, index, at)
+        for index, (size, name) in enumerate(zip(rows, names, strict=True))
+    ]
     return tuple(size for size, _ in pairs), tuple(name for _, name in pairs)
 
 
@@ -156,13 +161,20 @@ def _axis(size: object, name: object, index: int, at: str) -> tuple[int, str]:
     if isinstance(size, str):
         size, name = -1, name or size
     number = -1 if size is None else size
-    if isinstance(number, bool) or not isinstance(number, int) or number == 0 or not -1 <= number <= MAX_SIZE:
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int)
+        or number == 0
+        or not -1 <= number <= MAX_SIZE
+    ):
         raise SpecError(f"{at}/shape/{index}", "give a size of at least 1, or -1 where it is free")
     if name is not None and not isinstance(name, str):
         raise SpecError(f"{at}/dims/{index}", "give a name, or a size")
     label = (name or "").strip()
     if label.lstrip("-").isdigit():
-        return _axis(number, int(label), index, at) if int(label) > 0 else _axis(number, "", index, at)
+        return (
+            _axis(number, int(label), index, at) if int(label) > 0 else _axis(number, "", index, at)
+        )
     if len(label) > 128 or not label.isprintable():
         raise SpecError(f"{at}/dims/{index}", "give a name of at most 128 printable characters")
     if number == -1 and not label:

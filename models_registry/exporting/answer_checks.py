@@ -1,0 +1,184 @@
+"""The report's lines about answers: equal to the source's, finite, alive, in range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from models_registry.exporting.checks import BEHAVIOUR
+from models_registry.exporting.comparing import Column
+from models_registry.exporting.protocol import Check, TensorSpec
+from models_registry.rules.equivalence import OutputDifference, Tolerance, percentile
+
+
+def equivalence_check(
+    index: int, found: OutputDifference, within: Tolerance, compared_with: str
+) -> Check:
+    """One output against the source framework."""
+    exact = found.dtype not in {"FP16", "FP32", "FP64"}
+    title = f"“{found.name}” equals the source model"
+    id_ = f"equivalence.{index}"
+    if exact:
+        detail = (
+            f"{found.different} elements differ from {compared_with}; {len(found.errors)} samples."
+        )
+        return Check(
+            id_,
+            title,
+            BEHAVIOUR,
+            found.verdict,
+            found.different,
+            0,
+            "elements",
+            detail,
+            "" if found.verdict == "passed" else _FIX_EQUIVALENCE,
+        )
+    detail = (
+        f"Greatest absolute error {found.max_abs:.3g}, relative {found.max_rel:.3g}, mean "
+        f"{found.mean_abs:.3g}, "
+        f"p99 {percentile(found.errors, 99):.3g} over {len(found.errors)} samples, against "
+        f"{compared_with}; "
+        f"allowed {within.atol:g} + {within.rtol:g} x |value| ({within.source})."
+    )
+    if found.different:
+        detail = (
+            f"{found.different} elements are finite in one of the two only, or shapes differ. "
+            + detail
+        )
+    return Check(
+        id_,
+        title,
+        BEHAVIOUR,
+        found.verdict,
+        found.max_abs,
+        within.atol,
+        "",
+        detail,
+        ""
+        if found.verdict == "passed"
+        else f"Worst is sample {found.worst_sample}. {_FIX_EQUIVALENCE}",
+    )
+
+
+_FIX_EQUIVALENCE = (
+    "Look for dropout or batch statistics left on, for decisions frozen by tracing, or "
+    "for an operator that "
+    "differs; where the difference is harmless, the contract may state a wider tolerance."
+)
+
+
+def output_checks(columns: Sequence[Column]) -> list[Check]:
+    """NaN and infinity, answers that never change, the contract's range; one line each."""
+    return [_finite(columns), _varying(columns), _range(columns)]
+
+
+def _finite(columns: Sequence[Column]) -> Check:
+    title = "Answers are numbers"
+    nan = [f"“{c.spec.name}” {c.nan} NaN" for c in columns if c.nan]
+    infinite = [f"“{c.spec.name}” {c.infinite} infinite" for c in columns if c.infinite]
+    count = sum(c.nan + c.infinite for c in columns)
+    if nan:
+        return Check(
+            "finite",
+            title,
+            BEHAVIOUR,
+            "failed",
+            count,
+            0,
+            "elements",
+            f"{', '.join(nan + infinite)}."[:500],
+            "Look for NaN among the weights (a training run that diverged), or a division "
+            "or logarithm of zero.",
+        )
+    if infinite:
+        return Check(
+            "finite",
+            title,
+            BEHAVIOUR,
+            "warning",
+            count,
+            0,
+            "elements",
+            f"{', '.join(infinite)}."[:500],
+            "JSON has no number for infinity: clamp the output if callers read JSON.",
+        )
+    return Check(
+        "finite",
+        title,
+        BEHAVIOUR,
+        "passed",
+        0,
+        0,
+        "elements",
+        "No NaN and no infinity in any answer.",
+    )
+
+
+def _varying(columns: Sequence[Column]) -> Check:
+    title = "Answers depend on the input"
+    still = [c for c in columns if not c.varies and c.errors and len(c.errors) > 1]
+    if not still:
+        return Check(
+            "varies", title, BEHAVIOUR, "passed", detail="Every output changes with its input."
+        )
+    zero = [c.spec.name for c in still if c.low == c.high == 0]
+    names = ", ".join(f"“{c.spec.name}”" for c in still)[:300]
+    detail = f"{names} gave the same answer to every sample" + (
+        " (all zero)." if len(zero) == len(still) else "."
+    )
+    return Check(
+        "varies",
+        title,
+        BEHAVIOUR,
+        "warning",
+        len(still),
+        0,
+        "outputs",
+        detail,
+        "Check that the trained weights are in the file, and that the inputs' ranges are "
+        "realistic.",
+    )
+
+
+def _range(columns: Sequence[Column]) -> Check:
+    title = "Answers within the promised range"
+    bound = [c for c in columns if c.spec.minimum is not None or c.spec.maximum is not None]
+    if not bound:
+        return Check(
+            "output_range",
+            title,
+            BEHAVIOUR,
+            "skipped",
+            detail="No contract gives a range for the outputs.",
+        )
+    out = [
+        f"“{c.spec.name}” went from {c.low:.6g} to {c.high:.6g} where {_interval(c.spec)} "
+        f"is promised ({c.below + c.above} values)"
+        for c in bound
+        if c.below + c.above
+    ]
+    if out:
+        return Check(
+            "output_range",
+            title,
+            BEHAVIOUR,
+            "failed",
+            sum(c.below + c.above for c in bound),
+            0,
+            "values",
+            f"{'; '.join(out)}."[:500],
+            "Add the missing activation (sigmoid, softmax, clamp) to the model, or "
+            "correct the contract's range.",
+        )
+    return Check(
+        "output_range",
+        title,
+        BEHAVIOUR,
+        "passed",
+        detail="All answers lie in the contract's ranges.",
+    )
+
+
+def _interval(spec: TensorSpec) -> str:
+    low = "-∞" if spec.minimum is None else f"{spec.minimum:g}"
+    high = "∞" if spec.maximum is None else f"{spec.maximum:g}"
+    return f"{low} to {high}"
