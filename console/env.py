@@ -34,6 +34,8 @@ VARIABLES = frozenset(
         "COVENANT_TRITON_KEY",
     }
 )
+# The command line client's own; a shell may well hold it when the server is started there.
+CLIENT_VARIABLES = frozenset({"COVENANT_TOKEN"})
 
 DEFAULT_PORT_BASE = 8700
 HIGHEST_OFFSET = 31
@@ -165,7 +167,8 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
 
 
 def _refuse_unknown(env: Mapping[str, str]) -> None:
-    unknown = sorted(n for n in env if n.startswith("COVENANT_") and n not in VARIABLES)
+    known = VARIABLES | CLIENT_VARIABLES
+    unknown = sorted(n for n in env if n.startswith("COVENANT_") and n not in known)
     if unknown:
         raise ConfigError(
             f"{unknown[0]} is not a variable that Covenant knows. "

@@ -25,3 +25,5 @@ class Command(BaseCommand):
             control.up(settings.CONFIG, self.stdout.write, options["services"])
         except StackError as error:
             raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            raise CommandError("Interrupted; nothing was left running.", returncode=130) from None
