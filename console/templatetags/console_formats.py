@@ -88,8 +88,8 @@ def latency(milliseconds: object) -> str:
     if number is None:
         return NOTHING
     if abs(number) >= 1000:
-        return f"{significant(number / 1000)}{NBSP}{gettext('s')}"
-    return f"{significant(number)}{NBSP}{gettext('ms')}"
+        return f"{significant(number / 1000)}{NBSP}s"
+    return f"{significant(number)}{NBSP}ms"
 
 
 def percentage(value: object, digits: int = 2) -> str:
@@ -101,7 +101,7 @@ def percentage(value: object, digits: int = 2) -> str:
 def per_second(value: object) -> str:
     """A rate per second: 1240.2 → "1,240/s"."""
     number = as_float(value)
-    return NOTHING if number is None else f"{significant(number)}/{gettext('s')}"
+    return NOTHING if number is None else f"{significant(number)}/s"
 
 
 def whole_number(value: object) -> str:
