@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -27,7 +27,7 @@ def contract() -> None:
 @click.argument("file", type=click.File("rb"))
 @click.option("--note", "text", default="")
 @click.pass_obj
-def propose(session: Session, model: str, file: click.utils.LazyFile, text: str) -> None:
+def propose(session: Session, model: str, file: BinaryIO, text: str) -> None:
     """Propose a contract from a YAML or JSON file (- for standard input)."""
     made = session.client.request(
         "POST",
@@ -96,13 +96,17 @@ def bundle(session: Session, model: str, revision: int, output: Path) -> None:
     "--trust", multiple=True, metavar="[SEAT=]KEYID", help="Only these keys count; repeatable."
 )
 @click.option(
-    "--file", "named_files", multiple=True, type=(str, click.Path(exists=True, path_type=Path)),
-    metavar="NAME PATH", help="Compare a file (onnx, config …) with what a release signed.",
+    "--file",
+    "named_files",
+    multiple=True,
+    type=(str, click.Path(exists=True, path_type=Path)),
+    metavar="NAME PATH",
+    help="Compare a file (onnx, config …) with what a release signed.",
 )
 @click.pass_obj
 def verify(
     session: Session,
-    file: click.utils.LazyFile,
+    file: BinaryIO,
     trust: tuple[str, ...],
     named_files: tuple[tuple[str, Path], ...],
 ) -> None:

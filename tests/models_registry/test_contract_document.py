@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +78,15 @@ def test_a_rollout_without_a_limit_is_judged_by_the_latency_promise() -> None:
 def test_the_schema_is_a_valid_schema_that_accepts_the_sample() -> None:
     Draft202012Validator.check_schema(schema())
     Draft202012Validator(schema()).validate(body())
+
+
+def test_the_documentation_shows_this_schema_and_a_contract_that_loads() -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "docs" / "contract.md").read_text()
+    file = root / "models_registry" / "rules" / "contract_schema.json"
+    assert f"```json\n{file.read_text()}```" in text
+    example = text.split("```yaml\n")[1].split("```")[0]
+    assert load(example) == load(SAMPLE)
 
 
 def test_the_schema_knows_no_object_that_takes_unknown_fields() -> None:
