@@ -152,7 +152,7 @@ def _warmup(config: ModelConfig, plan: ConfigPlan) -> None:
     recorded = all(item.recorded for item in plan.warmup.value)
     request = config.model_warmup.add(
         name="recorded_sample" if recorded else "zeros",
-        batch_size=1 if plan.batched else 0,
+        batch_size=1,
         count=1,
     )
     for item in plan.warmup.value:

@@ -22,8 +22,16 @@ BATCH_NAMES = frozenset({"batch", "batch_size", "n", "N"})
 
 MAX_BATCH_SIZES: Mapping[str, int] = {"tabular": 32, "cnn": 32, "transformer": 8, "multimodal": 1}
 DELAY_SHARE = 0.6
-DEFAULT_TIMEOUT_US = 500_000
-DEFAULT_QUEUE_SIZE = 256
+QUEUE_TIMEOUT_US = 500_000
+"""What a queue time-out would be, and what the gateway's own time-out is by default."""
+
+STALL = (
+    "A queue time-out, a queue limit or priority levels stop Triton's batcher from preparing a "
+    "batch ahead, and then it misses wake-ups: single requests wait for 500 ms, or are refused "
+    "(triton-inference-server/server issue 8870; measured on release 24.10)."
+)
+"""Why queue limits are off unless somebody asks for them: 2 to 500 of 10,000 requests met it."""
+
 LONGEST_DELAY_US = 100_000
 UNMEASURED_DELAY_US = 100
 
@@ -93,7 +101,11 @@ class WarmupInput:
 
 @dataclass(frozen=True, slots=True)
 class ConfigPlan:
-    """Everything that `config.pbtxt` says, before it is written. Sizes 0 mean: not batched."""
+    """Everything that `config.pbtxt` says, before it is written.
+
+    A batch size of 0 means not batched; a time-out, queue size or level of 0 means no such limit.
+    `notes` warn of choices that work but have a price.
+    """
 
     model: str
     inputs: tuple[Tensor, ...]
@@ -143,13 +155,13 @@ def plan(facts: TuningFacts, choice: TuningChoice = TuningChoice()) -> ConfigPla
         queue_delay_us=_queue_delay(facts, choice),
         default_timeout_us=_set(
             choice.default_timeout_us,
-            DEFAULT_TIMEOUT_US,
-            "A request that waited half a second is refused rather than served late.",
+            0,
+            f"Off: the gateway ends a request that takes too long. {STALL}",
         ),
         max_queue_size=_set(
             choice.max_queue_size,
-            DEFAULT_QUEUE_SIZE,
-            "More waiting requests than this are refused at once.",
+            0,
+            f"Off: the gateway limits the requests at one time. {STALL}",
         ),
         priority_levels=levels,
         default_priority_level=_set(
@@ -158,7 +170,12 @@ def plan(facts: TuningFacts, choice: TuningChoice = TuningChoice()) -> ConfigPla
         instance_count=_set(choice.instance_count, 1, "One copy on each GPU, or one on a CPU."),
         response_cache=_set(choice.response_cache, False, "Every request is computed."),
         warmup=_warmup(facts, choice, batched=batch.value > 0),
+        notes=(STALL,) if batch.value and _limits_queue(choice) else (),
     )
+
+
+def _limits_queue(choice: TuningChoice) -> bool:
+    return bool(choice.default_timeout_us or choice.max_queue_size or choice.priority_levels)
 
 
 def settings(config: ConfigPlan) -> tuple[tuple[str, Setting[object]], ...]:
