@@ -47,7 +47,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "console.middleware.static_files",
     "console.middleware.request_context",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -55,6 +55,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "console.middleware.SignInRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -76,6 +77,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "django.template.context_processors.i18n",
+                "console.context.person",
             ],
             "builtins": ["console.templatetags.console_ui"],
         },
@@ -93,7 +95,16 @@ DATABASES["default"]["OPTIONS"] = {
     "connect_timeout": 3,
     **DATABASES["default"]["OPTIONS"],  # type: ignore[dict-item]
     # Requests run each in a thread of their own under ASGI, so connections are pooled, not kept.
-    "pool": {"min_size": 1, "max_size": 20, "timeout": 5, "max_lifetime": 600, "max_idle": 60},
+    # A short time to reconnect: after a restart of the database the next request tries anew,
+    # where a long one would wait out its growing pauses.
+    "pool": {
+        "min_size": 1,
+        "max_size": 20,
+        "timeout": 3,
+        "reconnect_timeout": 2,
+        "max_lifetime": 600,
+        "max_idle": 60,
+    },
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -106,6 +117,8 @@ CACHES = {
         "OPTIONS": {"socket_connect_timeout": 1, "socket_timeout": 1},
     }
 }
+
+CSRF_FAILURE_VIEW = "console.views.errors.csrf_failed"
 
 AUTH_USER_MODEL = "console.User"
 LOGIN_URL = "console:sign-in"
@@ -129,12 +142,12 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = CONFIG.home / "static"
 _plotly = find_spec("plotly")
 STATICFILES_DIRS: list[Path | tuple[str, Path]] = [BASE_DIR / "static"]
 if _plotly and _plotly.origin:
     STATICFILES_DIRS.append(("vendor", Path(_plotly.origin).parent / "package_data"))
-# Served straight from the source folders: no collect step between a clone and a page.
+# Served straight from the source folders: no collect step between a clone and a page, so no
+# STATIC_ROOT either.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = CONFIG.debug
 
@@ -189,7 +202,7 @@ REST_FRAMEWORK = {
         "console.api.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": ["console.api.permissions.MayAct"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_PAGINATION_CLASS": "console.api.pagination.RecentFirstPagination",
@@ -204,6 +217,10 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "console.api.schema.answer_problems",
+    ],
 }
 
 TOKEN_LIFETIME_DAYS = 90
