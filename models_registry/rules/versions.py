@@ -27,6 +27,7 @@ NOT_THE_MODELS_FAULT = frozenset(
         "sandbox_unavailable",
         "timed_out",
         "unavailable",
+        "work_folder_unusable",
     }
 )
 

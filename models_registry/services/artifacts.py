@@ -109,10 +109,8 @@ def local_path(artifact: Artifact) -> Iterator[Path]:
             raise _missing(artifact)
         yield path
         return
-    folder = settings.CONFIG.home / "work"
-    folder.mkdir(parents=True, exist_ok=True)
-    copy = folder / f"artifact-{uuid.uuid4().hex}"
-    try:
+    with scratch_folder("artifact") as folder:
+        copy = folder / artifact.sha256
         with (
             _no_partial_file(copy, artifact.size),
             open_artifact(artifact) as source,
@@ -120,8 +118,17 @@ def local_path(artifact: Artifact) -> Iterator[Path]:
         ):
             shutil.copyfileobj(source, target, CHUNK_BYTES)
         yield copy
+
+
+@contextmanager
+def scratch_folder(name: str) -> Iterator[Path]:
+    """A folder under COVENANT_HOME/work that goes when the block ends."""
+    folder: Path = settings.CONFIG.home / "work" / f"{name}-{uuid.uuid4().hex}"
+    folder.mkdir(parents=True, mode=0o700)
+    try:
+        yield folder
     finally:
-        copy.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def verify_content(artifact: Artifact) -> None:
@@ -211,7 +218,7 @@ def _row(digest: str, size: int, media_type: str) -> Artifact:
 
 def _rename(draft: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    mode = settings.STORAGES["default"].get("OPTIONS", {}).get("file_permissions_mode")
+    mode = cast(FileSystemStorage, default_storage).file_permissions_mode
     if mode is not None:
         draft.chmod(mode)
     with draft.open("rb") as file:

@@ -1,0 +1,115 @@
+"""The export job: from the uploaded file to ONNX, in the sandbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.errors import Invalid
+from console.models import Job
+from console.services import audit, jobs
+from console.services.job_runs import JobRun
+from models_registry.exporting import protocol
+from models_registry.exporting.protocol import TensorSpec
+from models_registry.models import ModelVersion, VersionState
+from models_registry.services import artifacts
+from models_registry.services.sandboxed import (
+    begin,
+    ended,
+    finite,
+    lock_version,
+    run_program,
+    work_folder,
+)
+from models_registry.services.versions import publish, url_of
+
+
+def run_export(run: JobRun) -> dict[str, Any]:
+    """Export the version of `job.arguments["version"]` and ask for its validation.
+
+    Safe to run again: what a finished export wrote is found and kept. Raises Invalid with the
+    exporter's refusal, Conflict for a version that is rejected or archived.
+    """
+    version = begin(run, VersionState.EXPORTING)
+    if version.state != VersionState.EXPORTING:
+        return _result(version)
+    run.progress(0.01, "Preparing the sandbox")
+    with work_folder(run) as folder:
+        result = run_program(
+            run,
+            "export",
+            _request(version).to_json(),
+            {
+                protocol.SOURCE: version.source,
+                protocol.CODE: version.code,
+                protocol.SAMPLE: version.sample,
+            },
+            folder,
+        )
+        facts = protocol.ExportFacts.from_json(result.answer)
+        run.progress(0.96, "Storing the ONNX file")
+        path = result.outputs[protocol.MODEL]
+        digest = artifacts.file_digest(path)
+        if digest != facts.sha256:
+            raise Invalid(
+                "The exported file is not the one that the exporter reported.",
+                code="export_inconsistent",
+                hint="Retry the job; if it happens again, report it with the job's id.",
+            )
+        onnx = artifacts.store_file(path, sha256=digest, move=True)
+    with run.transaction():
+        version = lock_version(run)
+        if version.state != VersionState.EXPORTING:
+            return _result(version)
+        version.onnx, version.facts = onnx, finite(facts.to_json())
+        version.state = VersionState.VALIDATING
+        version.validate_job = jobs.enqueue(
+            kind="validate",
+            subject=str(version),
+            subject_url=url_of(version),
+            arguments={"version": version.pk},
+            actor=run.actor,
+            idempotency_key=f"validate:{version.pk}",
+        )
+        version.save(update_fields=["onnx", "facts", "state", "validate_job"])
+        audit.record(
+            actor=run.actor,
+            action="version.export",
+            subject=str(version),
+            subject_url=url_of(version),
+            before={"source": version.source.sha256},
+            after={"onnx": onnx.sha256, "opset": facts.opset, "exporter": facts.exporter},
+        )
+        publish(version)
+    for warning in facts.warnings:
+        run.log(warning, level="warning")
+    return _result(version)
+
+
+def export_ended(job: Job) -> None:
+    """The export job ended without success: rejected for a refusal, else ready for a retry."""
+    ended(job, during=VersionState.EXPORTING)
+
+
+def module_of(version: ModelVersion) -> protocol.ModuleSource:
+    """How a state dict's module is built."""
+    return protocol.ModuleSource(
+        entry=version.module_entry, arguments=dict(version.module_arguments)
+    )
+
+
+def _request(version: ModelVersion) -> protocol.ExportRequest:
+    return protocol.ExportRequest(
+        source_format=version.source_format,
+        inputs=tuple(TensorSpec.from_json(item) for item in version.inputs),
+        outputs=tuple(str(item["name"]) for item in version.outputs),
+        opset=version.opset,
+        module=module_of(version),
+    )
+
+
+def _result(version: ModelVersion) -> dict[str, Any]:
+    return {
+        "version": str(version),
+        "onnx": version.onnx.sha256 if version.onnx else None,
+        "validate_job": str(version.validate_job_id) if version.validate_job_id else None,
+    }

@@ -1,0 +1,101 @@
+"""`config.pbtxt` of a version: what was measured and what was set, rendered and explained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from models_registry.adapters import triton_config
+from models_registry.exporting.protocol import ExportFacts, TensorSpec
+from models_registry.models import ModelVersion, VersionState
+from models_registry.rules import tuning
+from models_registry.services.version_requests import tuning_choice
+
+# Two measurements of one model on one machine differ by this much without meaning anything.
+SAME_DELAY_FACTOR = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedConfig:
+    """The text, and for each setting its value, where it came from and why."""
+
+    text: str
+    origins: dict[str, dict[str, Any]]
+    notes: tuple[str, ...]
+
+
+def render_config(
+    version: ModelVersion, *, mean_latency_ms: float | None, sample: bytes | None
+) -> RenderedConfig:
+    """Render for a version whose export facts are there; `sample` is the recorded request.
+
+    A queue delay that was measured for the version before is kept while the new measurement is
+    near it, so that a version which differs in nothing else can share its Triton model.
+    """
+    facts = ExportFacts.from_json(version.facts)
+    plan = tuning.plan(
+        tuning.TuningFacts(
+            model=version.model.name,
+            inputs=tuple(_tensor(spec, facts) for spec in facts.inputs),
+            outputs=tuple(_tensor(spec, facts) for spec in facts.outputs),
+            model_class=version.model_class,
+            mean_latency_ms=mean_latency_ms,
+            sample=_shapes(sample),
+        ),
+        tuning_choice(version.tuning),
+    )
+    plan = replace(plan, queue_delay_us=_steady_delay(version, plan.queue_delay_us))
+    origins = {
+        name: {
+            "value": list(setting.value) if isinstance(setting.value, tuple) else setting.value,
+            "origin": str(setting.origin),
+            "reason": setting.reason,
+        }
+        for name, setting in tuning.settings(plan)
+    }
+    return RenderedConfig(triton_config.render(plan), origins, plan.notes)
+
+
+def _tensor(spec: TensorSpec, facts: ExportFacts) -> tuning.Tensor:
+    dims: list[int | str] = [
+        name if size == -1 else size
+        for size, name in zip(spec.shape, spec.dims or ("",) * len(spec.shape), strict=True)
+    ]
+    if dims and facts.batch_axis == 0:
+        dims[0] = "batch"
+    elif dims and dims[0] in tuning.BATCH_NAMES:
+        # Free, but proven not to be a batch.
+        dims[0] = -1
+    return tuning.Tensor(spec.name, spec.dtype, tuple(dims))
+
+
+def _shapes(sample: bytes | None) -> Mapping[str, tuple[int, ...]] | None:
+    if sample is None:
+        return None
+    inputs = json.loads(sample)["request"]["inputs"]
+    return {item["name"]: tuple(item["shape"]) for item in inputs}
+
+
+def _steady_delay(version: ModelVersion, measured: tuning.Setting[int]) -> tuning.Setting[int]:
+    if measured.origin != tuning.Origin.MEASURED:
+        return measured
+    before = (
+        ModelVersion.objects.filter(
+            model=version.model, state=VersionState.VALIDATED, number__lt=version.number
+        )
+        .order_by("-number")
+        .first()
+    )
+    kept = before.config_origins.get("queue_delay_us", {}) if before else {}
+    if before is None or kept.get("origin") != tuning.Origin.MEASURED or not kept.get("value"):
+        return measured
+    value = int(kept["value"])
+    if not value / SAME_DELAY_FACTOR <= measured.value <= value * SAME_DELAY_FACTOR:
+        return measured
+    return tuning.Setting(
+        value,
+        tuning.Origin.MEASURED,
+        f"As for v{before.number}: {measured.value} µs measured now is near it.",
+    )
