@@ -1,0 +1,121 @@
+"""The gateway control: rows become snapshots for gateways, and their words become rows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+
+from console.errors import CovenantError
+from deployments.adapters.envoy.ads import Acked, AdsServer, Connected, Disconnected, Nacked
+from deployments.adapters.notifications import notifications
+from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
+from deployments.services import gateways
+
+POLL_S = 1.0
+
+Word = Connected | Disconnected | Acked | Nacked
+
+log = logging.getLogger(__name__)
+
+
+class GatewayControl:
+    """Serves ADS on one address until it is told to stop.
+
+    It is woken by Postgres when a change commits, and looks each second all the same. Without the
+    database the gateways keep their last snapshots, and what they said is written down later.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._database = DatabaseThread()
+        self._wake = asyncio.Event()
+        self._words: deque[Word] = deque()
+        self._unknown: set[str] = set()
+        self._ads = AdsServer(
+            on_connect=self._hear, on_disconnect=self._hear, on_ack=self._hear, on_nack=self._hear
+        )
+        self.port = 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set. Raises RuntimeError when the address is taken."""
+        self.port = await self._ads.start(self._address)
+        log.info("gateway control listens on port %s", self.port)
+        listener = asyncio.create_task(self._listen())
+        stopper = asyncio.create_task(self._wake_on(stop))
+        await self._start_anew()
+        try:
+            while not stop.is_set():
+                await self._look()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), POLL_S)
+                self._wake.clear()
+        finally:
+            listener.cancel()
+            stopper.cancel()
+            await self._ads.stop()
+            self._database.close()
+
+    def _hear(self, word: Word) -> None:
+        self._words.append(word)
+        self._wake.set()
+
+    async def _listen(self) -> None:
+        async for _ in notifications(connection_parameters(), gateways.CHANNEL):
+            self._wake.set()
+
+    async def _wake_on(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake.set()
+
+    async def _start_anew(self) -> None:
+        while True:
+            try:
+                await self._database.run(gateways.record_none_connected)
+            except AWAY as error:
+                log.warning("waiting for the database: %s", error)
+                await asyncio.sleep(POLL_S)
+            else:
+                return
+
+    async def _look(self) -> None:
+        """Write down what was said, then tell every gateway what it should have."""
+        try:
+            while self._words:
+                await self._record(self._words[0])
+                self._words.popleft()
+            connected = self._ads.connected() - self._unknown
+            if connected:
+                await self._send(connected)
+        except AWAY as error:
+            log.warning("the gateways keep what they have, the database is away: %s", error)
+        except CovenantError:
+            log.exception("no snapshot could be made")
+
+    async def _send(self, connected: frozenset[str]) -> None:
+        for desired in await self._database.run(gateways.desired_snapshots, connected):
+            self._ads.set_snapshot(desired.gateway, desired.snapshot)
+            for state, reason in desired.refused:
+                await self._database.run(
+                    gateways.record_unrenderable, desired.gateway, state, reason
+                )
+
+    async def _record(self, word: Word) -> None:
+        match word:
+            case Connected(node_id=name):
+                log.info("gateway %s connected from %s", name, word.peer)
+                if not await self._database.run(gateways.record_connected, name):
+                    log.warning("no gateway is registered as %s; it is told nothing", name)
+                    self._unknown.add(name)
+                else:
+                    self._unknown.discard(name)
+            case Disconnected(node_id=name):
+                log.info("gateway %s disconnected", name)
+                if name not in self._ads.connected():
+                    await self._database.run(gateways.record_disconnected, name)
+            case Acked(node_id=name, snapshot=snapshot):
+                await self._database.run(gateways.record_ack, name, snapshot)
+            case Nacked(node_id=name, snapshot=snapshot, reason=reason):
+                log.warning("gateway %s refused %s: %s", name, word.resource_type, reason)
+                await self._database.run(gateways.record_nack, name, snapshot, reason)

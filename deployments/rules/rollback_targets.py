@@ -1,0 +1,36 @@
+"""Which version a rollback goes to when nobody names one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+Weights = Mapping[int, int]
+
+
+def suspect(current: Weights, previous: Weights) -> int | None:
+    """The version that the last move favoured most: the one to get away from.
+
+    The one whose share grew most from the previous split; with a tie the newest. None when nobody
+    has traffic.
+    """
+    carrying = [version for version, points in current.items() if points]
+    if not carrying:
+        return None
+    return max(carrying, key=lambda version: (current[version] - previous.get(version, 0), version))
+
+
+def last_good(current: Weights, earlier: Sequence[Weights], ready: Collection[int]) -> int | None:
+    """The version that led the traffic before the suspect came, and that is ready to take it back.
+
+    `earlier` are the applied splits before the current one, newest first. None when there is none.
+    """
+    bad = suspect(current, earlier[0] if earlier else {})
+    for weights in (*earlier, current):
+        others = {
+            version: points
+            for version, points in weights.items()
+            if points and version != bad and version in ready
+        }
+        if others:
+            return max(others, key=lambda version: (others[version], -version))
+    return None

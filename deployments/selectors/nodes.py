@@ -1,0 +1,204 @@
+"""Nodes: what each has loaded against what it should."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Count, Q
+from django.urls import reverse
+
+from console.errors import NotFound
+from console.models import Job
+from deployments.adapters import live_store
+from deployments.models import Node, NodeState, Placement, PlacementState
+from deployments.selectors.live_numbers import VersionNumbers, latest
+
+HOLDING = (
+    PlacementState.PENDING,
+    PlacementState.PLACING,
+    PlacementState.LOADING,
+    PlacementState.READY,
+    PlacementState.DRAINING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node in a list; `loaded` is None when nobody has looked within the last minute."""
+
+    name: str
+    url: str
+    state: str
+    cordon_reason: str
+    environments: list[str]
+    triton_version: str
+    last_seen_at: datetime | None
+    wanted: int
+    loaded: int | None
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRow:
+    """A version on a node: `wanted` names who wants it, `drift` is "", "missing" or "extra"."""
+
+    triton_model: str
+    version: int
+    wanted: list[str]
+    state: str
+    reason: str
+    drift: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServedHere:
+    """A placement on the node with its endpoint's numbers for that version."""
+
+    placement: Placement
+    endpoint: str
+    url: str
+    live: VersionNumbers | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodePage:
+    """Everything that the page of one node shows; `looked_at` is None without a fresh look."""
+
+    node: Node
+    row: NodeRow
+    rows: list[LoadedRow]
+    placements: list[ServedHere]
+    jobs: list[Job]
+    looked_at: datetime | None
+
+    @property
+    def has_drift(self) -> bool:
+        return any(row.drift for row in self.rows)
+
+
+def node_list() -> list[NodeRow]:
+    """All nodes by name; three queries."""
+    nodes = list(
+        Node.objects.annotate(
+            wanted=Count("placement", filter=Q(placement__state=PlacementState.READY)),
+            failed=Count(
+                "placement",
+                filter=Q(
+                    placement__state=PlacementState.FAILED,
+                    placement__deployment__removed_at__isnull=True,
+                ),
+            ),
+        ).prefetch_related("environments")
+    )
+    facts = live_store.nodes(node.name for node in nodes)
+    return [_row(node, facts.get(node.name), node.wanted, node.failed) for node in nodes]
+
+
+def find_node(name: str) -> Node:
+    """Raises NotFound."""
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        raise NotFound(f"There is no node {name}.", hint="Look at the list of nodes.")
+    return node
+
+
+def node_page(name: str) -> NodePage:
+    """One node in full. Raises NotFound."""
+    node = find_node(name)
+    placements = list(
+        Placement.objects.filter(node=node, deployment__removed_at__isnull=True)
+        .select_related(
+            "job",
+            "deployment__generation",
+            "deployment__release__environment",
+            "deployment__release__version__model",
+        )
+        .order_by("deployment__release__version__model__name", "deployment_id")
+    )
+    facts = live_store.nodes([name]).get(name)
+    rows = _loaded_rows(placements, facts)
+    live = latest({_endpoint(placement) for placement in placements})
+    served = []
+    for placement in placements:
+        key = _endpoint(placement)
+        numbers = live.get(key)
+        number = placement.deployment.release.version.number
+        served.append(
+            ServedHere(
+                placement,
+                key,
+                reverse("deployments:endpoint-detail", args=key.split("/")),
+                numbers.versions.get(number) if numbers else None,
+            )
+        )
+    ready = sum(placement.state == PlacementState.READY for placement in placements)
+    failed = sum(placement.state == PlacementState.FAILED for placement in placements)
+    return NodePage(
+        node=node,
+        row=_row(node, facts, ready, failed),
+        rows=rows,
+        placements=served,
+        jobs=list(Job.objects.filter(queue=node.queue).order_by("-created_at")[:10]),
+        looked_at=datetime.fromtimestamp(facts["at"], UTC) if facts else None,
+    )
+
+
+def nodes_in_trouble() -> list[NodeRow]:
+    """Nodes that are lost, cordoned, or lack something."""
+    return [
+        row
+        for row in node_list()
+        if row.state != NodeState.READY
+        or row.failed
+        or (row.loaded is not None and row.loaded < row.wanted)
+    ]
+
+
+def _row(node: Node, facts: dict[str, Any] | None, wanted: int, failed: int) -> NodeRow:
+    return NodeRow(
+        name=node.name,
+        url=reverse("deployments:node-detail", args=[node.name]),
+        state=node.state,
+        cordon_reason=node.cordon_reason,
+        environments=sorted(place.name for place in node.environments.all()),
+        triton_version=node.triton_version,
+        last_seen_at=node.last_seen_at,
+        wanted=wanted,
+        loaded=sum(one["state"] == "READY" for one in facts["loaded"]) if facts else None,
+        failed=failed,
+    )
+
+
+def _loaded_rows(placements: list[Placement], facts: dict[str, Any] | None) -> list[LoadedRow]:
+    wanted: dict[tuple[str, int], list[str]] = {}
+    for placement in placements:
+        if placement.state in HOLDING:
+            release = placement.deployment.release
+            slot = (placement.deployment.generation.triton_model, release.version.number)
+            wanted.setdefault(slot, []).append(f"{release.environment.name}/{release.version}")
+    seen: dict[tuple[str, int], dict[str, Any]] = {}
+    for one in (facts or {}).get("loaded", []):
+        if str(one["version"]).isdecimal() and one["state"]:
+            seen[(one["model"], int(one["version"]))] = one
+    rows = []
+    for slot in sorted({*wanted, *seen}):
+        found = seen.get(slot, {})
+        loaded = found.get("state") == "READY"
+        drift = ""
+        if facts is not None and slot in wanted and not loaded:
+            drift = "missing"
+        elif slot not in wanted and loaded:
+            drift = "extra"
+        rows.append(
+            LoadedRow(
+                *slot, wanted.get(slot, []), found.get("state", ""), found.get("reason", ""), drift
+            )
+        )
+    return rows
+
+
+def _endpoint(placement: Placement) -> str:
+    release = placement.deployment.release
+    return f"{release.environment.name}/{release.version.model.name}"

@@ -1,0 +1,159 @@
+"""Home: what waits for this person, then how the fleet is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, OuterRef
+from django.urls import reverse
+
+from console.models import Job, JobState, User
+from deployments.models import Endpoint
+from deployments.rules.slo import Promise
+from deployments.selectors.endpoint_types import EndpointRow
+from deployments.selectors.endpoints import rows_of
+from deployments.selectors.nodes import NodeRow, nodes_in_trouble
+from models_registry.models import (
+    ContractSignature,
+    ContractState,
+    Release,
+    ReleaseApproval,
+    ReleaseState,
+    SeatHolder,
+    ServiceContract,
+)
+
+FAILED_WITHIN = timedelta(days=7)
+MOST_ITEMS = 20
+MOST_ENDPOINTS = 50
+_ORDER = [Promise.BROKEN, Promise.AT_RISK, Promise.NO_DATA, Promise.KEPT]
+
+
+@dataclass(frozen=True, slots=True)
+class InboxItem:
+    """Something that waits for the person; `kind` is contract, release or job."""
+
+    kind: str
+    title: str
+    detail: str
+    url: str
+    icon: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    inbox: list[InboxItem]
+    endpoints: list[EndpointRow]
+    nodes: list[NodeRow]
+    running: list[Job]
+
+
+def overview(user: User, now: datetime) -> Overview:
+    """The person's inbox, newest first, endpoints worst first, nodes in trouble, running jobs."""
+    items = [*_contracts(user), *_releases(user), *_failed_jobs(user, now)]
+    endpoints = list(
+        Endpoint.objects.select_related("model", "environment", "current__author").order_by("pk")[
+            :MOST_ENDPOINTS
+        ]
+    )
+    rows = rows_of(endpoints, now)
+    return Overview(
+        inbox=sorted(items, key=lambda item: item.at, reverse=True)[:MOST_ITEMS],
+        endpoints=sorted(
+            rows, key=lambda row: (_ORDER.index(row.promise), row.environment, row.model)
+        ),
+        nodes=nodes_in_trouble(),
+        running=list(
+            Job.objects.filter(state__in=[JobState.QUEUED, JobState.RUNNING])
+            .select_related("requested_by")
+            .order_by("-created_at")[:10]
+        ),
+    )
+
+
+def _contracts(user: User) -> list[InboxItem]:
+    """Contracts that wait for the signature of a seat that the person holds."""
+    seat = SeatHolder.objects.filter(model=OuterRef("model"), user=user)
+    by_them = ContractSignature.objects.filter(contract=OuterRef("pk"), signer=user)
+    waiting = (
+        ServiceContract.objects.filter(state=ContractState.PROPOSED)
+        .filter(Exists(seat), ~Exists(by_them))
+        .select_related("model", "proposed_by")
+        .order_by("-proposed_at")[:MOST_ITEMS]
+    )
+    return [
+        InboxItem(
+            kind="contract",
+            title=f"{contract.model.name} contract {contract.revision}",
+            detail=contract.proposed_by.username,
+            url=reverse(
+                "models_registry:contract-detail", args=[contract.model.name, contract.revision]
+            ),
+            icon="contract",
+            at=contract.proposed_at,
+        )
+        for contract in waiting
+    ]
+
+
+def _releases(user: User) -> list[InboxItem]:
+    """Releases that wait for an approval in a role that the person has and nobody gave yet."""
+    given = ReleaseApproval.objects.filter(release=OuterRef("pk"), person=user)
+    waiting = (
+        Release.objects.filter(state=ReleaseState.PROPOSED, required_roles__overlap=user.roles)
+        .filter(~Exists(given))
+        .select_related("version__model", "environment", "requested_by")
+        .prefetch_related("approvals")
+        .order_by("-requested_at")[:MOST_ITEMS]
+    )
+    items = []
+    for release in waiting:
+        own = release.requested_by_id == user.pk and not release.environment.author_may_approve
+        open_roles = set(release.required_roles) - {
+            approval.role for approval in release.approvals.all() if approval.approved
+        }
+        if own or not open_roles & set(user.roles):
+            continue
+        items.append(
+            InboxItem(
+                kind="release",
+                title=f"{release.version} → {release.environment.name}",
+                detail=release.requested_by.username,
+                url=reverse("models_registry:release-detail", args=[release.pk]),
+                icon="check",
+                at=release.requested_at,
+            )
+        )
+    return items
+
+
+def _failed_jobs(user: User, now: datetime) -> list[InboxItem]:
+    """The person's jobs that failed, unless a later one of the same kind succeeded."""
+    better = Job.objects.filter(
+        kind=OuterRef("kind"),
+        subject=OuterRef("subject"),
+        state=JobState.SUCCEEDED,
+        created_at__gt=OuterRef("created_at"),
+    )
+    failed = (
+        Job.objects.filter(
+            requested_by=user,
+            state__in=[JobState.FAILED, JobState.ERRORED],
+            finished_at__gte=now - FAILED_WITHIN,
+        )
+        .filter(~Exists(better))
+        .order_by("-finished_at")[:MOST_ITEMS]
+    )
+    return [
+        InboxItem(
+            kind="job",
+            title=f"{job.kind} {job.subject}",
+            detail=job.error_message,
+            url=reverse("console:job-detail", args=[job.pk]),
+            icon="jobs",
+            at=job.finished_at or job.created_at,
+        )
+        for job in failed
+    ]

@@ -1,0 +1,52 @@
+"""Where a rollback would go now, or why there is nowhere to go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from deployments.models import Endpoint, SplitCause, SplitState, TrafficSplit
+from deployments.rules.rollback_targets import last_good
+
+LOOK_BACK = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackChoice:
+    """The last good version, or None with the reason in words."""
+
+    target: int | None
+    why_not: str = ""
+
+
+def rollback_choice(endpoint: Endpoint, ready: Collection[int]) -> RollbackChoice:
+    """The version that led before the newest came, if it is ready; one query.
+
+    Only splits that every gateway had applied count: what never served cannot have been good.
+    """
+    current = endpoint.current
+    if current is None:
+        return RollbackChoice(None, "Nothing has any traffic here yet.")
+    if is_rolled_back(current):
+        return RollbackChoice(None, "It is rolled back already; name a version to go further back.")
+    history = endpoint.splits.filter(
+        applied_at__isnull=False, revision__lt=current.revision
+    ).order_by("-revision")
+    earlier = [
+        _weights(weights) for weights in history.values_list("weights", flat=True)[:LOOK_BACK]
+    ]
+    target = last_good(_weights(current.weights), earlier, ready)
+    if target is None:
+        return RollbackChoice(
+            None, f"{endpoint} has no earlier version that is ready to go back to."
+        )
+    return RollbackChoice(target)
+
+
+def is_rolled_back(split: TrafficSplit) -> bool:
+    """Whether the split is itself a rollback that no gateway refused."""
+    return split.cause == SplitCause.ROLLBACK and split.state != SplitState.REFUSED
+
+
+def _weights(stored: dict[str, int]) -> dict[int, int]:
+    return {int(number): points for number, points in stored.items()}

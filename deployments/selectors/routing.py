@@ -1,0 +1,153 @@
+"""What every endpoint of some environments should do, read from rows as pure data."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from deployments.models import Deployment, Endpoint, NodeState, Placement, PlacementState
+from deployments.rules.fallbacks import Fallback, Output
+from deployments.rules.snapshots import (
+    EndpointState,
+    HeaderRule,
+    Mirror,
+    Mode,
+    NodeAddress,
+    Target,
+)
+from models_registry.models import ContractState, ServiceContract
+from models_registry.rules import contract_document
+
+Key = tuple[int, int]
+"""Model id and environment id: what an endpoint is of."""
+
+DEFAULT_TIMEOUT_MS = 5000
+
+
+def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
+    """The wanted state of each endpoint in these environments; three queries."""
+    endpoints = list(
+        Endpoint.objects.filter(environment_id__in=environment_ids)
+        .select_related("model", "environment", "current")
+        .order_by("pk")
+    )
+    targets = ready_targets(environment_ids)
+    contracts = contracts_in_force({endpoint.model_id for endpoint in endpoints})
+    return [
+        _endpoint_state(
+            endpoint,
+            targets.get((endpoint.model_id, endpoint.environment_id), {}),
+            contracts.get(endpoint.model_id),
+        )
+        for endpoint in endpoints
+    ]
+
+
+def ready_targets(environment_ids: Collection[int]) -> dict[Key, dict[int, Target]]:
+    """For each endpoint its versions that are ready, with the nodes that can be reached.
+
+    A version whose every node is lost stays, without a node: its share is answered with the
+    contract's 503 until one is back, and nobody else's traffic changes.
+    """
+    placements = (
+        Placement.objects.filter(
+            state=PlacementState.READY,
+            deployment__removed_at__isnull=True,
+            deployment__release__environment_id__in=environment_ids,
+        )
+        .select_related("node", "deployment__generation", "deployment__release__version")
+        .order_by("node__name")
+    )
+    nodes: dict[tuple[Key, int], list[NodeAddress]] = defaultdict(list)
+    deployments: dict[tuple[Key, int], Deployment] = {}
+    for placement in placements:
+        release = placement.deployment.release
+        slot = ((release.version.model_id, release.environment_id), release.version.number)
+        deployments[slot] = placement.deployment
+        addresses = nodes[slot]
+        if placement.node.state != NodeState.LOST:
+            addresses.append(node_address(placement.node.name, placement.node.http_address))
+    targets: dict[Key, dict[int, Target]] = defaultdict(dict)
+    for (key, number), deployment in deployments.items():
+        targets[key][number] = Target(
+            deployment.generation.triton_model, number, tuple(nodes[(key, number)])
+        )
+    return targets
+
+
+def node_address(name: str, http_address: str) -> NodeAddress:
+    """A node's `host:port` as the gateway wants it."""
+    host, _, port = http_address.rpartition(":")
+    return NodeAddress(name, host.strip("[]"), int(port))
+
+
+def contracts_in_force(
+    model_ids: Iterable[int],
+) -> dict[int, contract_document.ContractDocument]:
+    """The contract that holds for each model, typed; models without one are missing."""
+    rows = ServiceContract.objects.filter(
+        model_id__in=list(model_ids), state=ContractState.IN_FORCE
+    ).values_list("model_id", "payload")
+    return {model_id: contract_document.load(bytes(payload)) for model_id, payload in rows}
+
+
+def fallback_of(contract: contract_document.ContractDocument) -> Fallback:
+    """The contract's level 2 answer in the form that the gateway's rules take."""
+    outputs = tuple(
+        Output(tensor.name, tensor.dtype, tensor.dims) for tensor in contract.interface.outputs
+    )
+    return Fallback(
+        response=contract.fallback.response,
+        outputs=outputs if contract.fallback_outputs else (),
+    )
+
+
+def header_rules_of(stored: Iterable[dict[str, Any]]) -> tuple[HeaderRule, ...]:
+    """Header rules as they are stored on a split."""
+    return tuple(HeaderRule(one["header"], one["value"], int(one["version"])) for one in stored)
+
+
+def mirror_of(stored: dict[str, Any] | None) -> Mirror | None:
+    """A mirror as it is stored on a split."""
+    return Mirror(int(stored["version"]), int(stored["basis_points"])) if stored else None
+
+
+def _endpoint_state(
+    endpoint: Endpoint,
+    targets: dict[int, Target],
+    contract: contract_document.ContractDocument | None,
+) -> EndpointState:
+    split = endpoint.current
+    latency = contract.latency if contract else None
+    weights = {int(number): points for number, points in split.weights.items()} if split else {}
+    rules = header_rules_of(split.header_rules) if split else ()
+    mirror = mirror_of(split.mirror) if split else None
+    wanted = {number for number, points in weights.items() if points}
+    wanted |= {rule.version for rule in rules} | ({mirror.version} if mirror else set())
+    # A version that stopped being ready must cost its own share only: it stays, without a node.
+    absent = {number: Target(endpoint.model.name, number, ()) for number in wanted - set(targets)}
+    return EndpointState(
+        environment=endpoint.environment.name,
+        model=endpoint.model.name,
+        revision=split.revision if split else 0,
+        mode=Mode(split.mode) if split else Mode.NORMAL,
+        weights=weights,
+        targets={**targets, **absent},
+        sticky_header=split.sticky_header if split else "x-user-id",
+        header_rules=rules,
+        mirror=mirror,
+        timeout_ms=_timeout_ms(latency.threshold_ms if latency else None),
+        fallback=fallback_of(contract) if contract else None,
+        unavailable_code=contract.unavailable_code if contract else "model_unavailable",
+    )
+
+
+def _timeout_ms(threshold_ms: float | None) -> int:
+    """How long a caller is kept waiting: well above the promise, which is on P99, not on the worst.
+
+    Ten times the contract's threshold, at least half a second and at most a minute.
+    """
+    if threshold_ms is None:
+        return DEFAULT_TIMEOUT_MS
+    return int(min(max(10 * threshold_ms, 500), 60_000))

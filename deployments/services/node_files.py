@@ -1,0 +1,109 @@
+"""The files of a placement: what was signed, in the form that its node loads."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tritonclient.utils import triton_to_np_dtype
+
+from console.errors import Conflict, Invalid
+from deployments.adapters.repository import CONFIG, FilePart
+from deployments.models import Placement
+from models_registry.adapters import triton_config
+from models_registry.models import Artifact, ModelVersion
+from models_registry.services import artifacts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """`config` begins with config.pbtxt; `files` go into the version's folder."""
+
+    config: tuple[FilePart, ...]
+    files: tuple[FilePart, ...]
+    digests: dict[str, str]
+
+
+@contextmanager
+def node_files(placement: Placement) -> Iterator[NodeFiles]:
+    """The parts of a placement while their local copies exist.
+
+    Raises Conflict `digest_mismatch` when a file of the version is not the one that the release's
+    approvals signed.
+    """
+    deployment = placement.deployment
+    version, signed = deployment.release.version, deployment.release.digests
+    onnx = _signed("onnx", version.onnx, signed)
+    config = _signed("config", version.config, signed)
+    text = artifacts.read_bytes(config).decode()
+    placed = triton_config.specialise(
+        text, triton_model=deployment.generation.triton_model, gpus=placement.node.gpus
+    )
+    parts = [FilePart.of_bytes(CONFIG, placed.encode())]
+    parts += [FilePart.of_bytes(*item) for item in _warmup_files(text, version).items()]
+    with artifacts.local_path(onnx) as path:
+        yield NodeFiles(
+            config=tuple(parts),
+            files=(FilePart(triton_config.MODEL_FILE, Path(path), onnx.sha256, onnx.size),),
+            digests={
+                "onnx": onnx.sha256,
+                "config": config.sha256,
+                "placed_config": parts[0].sha256,
+            },
+        )
+
+
+def recorded_sample(version: ModelVersion) -> dict[str, Any] | None:
+    """The request and answer recorded at validation; None when the version has none."""
+    if version.sample is None:
+        return None
+    sample: dict[str, Any] = json.loads(artifacts.read_bytes(version.sample))
+    return sample if "expected" in sample else None
+
+
+def _signed(name: str, artifact: Artifact | None, signed: dict[str, str]) -> Artifact:
+    if artifact is None or artifact.sha256 != signed.get(name):
+        raise Conflict(
+            f"The version's {name} file is not the one that the release's approvals signed.",
+            code="digest_mismatch",
+            hint="Ask for a new release of this version.",
+        )
+    return artifact
+
+
+def _warmup_files(config_text: str, version: ModelVersion) -> dict[str, bytes]:
+    """Path -> raw bytes of each input that the configuration's warm-up reads from a file."""
+    wanted = [
+        (tensor.input_data_file, name, list(tensor.dims))
+        for warmup in triton_config.parse(config_text).model_warmup
+        for name, tensor in warmup.inputs.items()
+        if tensor.input_data_file
+    ]
+    if not wanted:
+        return {}
+    sample = recorded_sample(version) or {}
+    inputs = {one["name"]: one for one in sample.get("request", {}).get("inputs", [])}
+    return {
+        f"{triton_config.WARMUP_FOLDER}/{file}": _first_row(inputs, name, dims)
+        for file, name, dims in wanted
+    }
+
+
+def _first_row(inputs: dict[str, Any], name: str, dims: list[int]) -> bytes:
+    """Little-endian bytes of the recorded input's first row, as Triton's warm-up reads them."""
+    if name not in inputs:
+        raise Invalid(
+            f"The recorded sample has no input {name}, which the warm-up needs.",
+            code="sample_incomplete",
+            hint="Validate the version again with a complete sample.",
+        )
+    tensor = inputs[name]
+    dtype = np.dtype(triton_to_np_dtype(tensor["datatype"]))
+    values = np.asarray(tensor["data"], dtype=dtype).reshape(-1)[: math.prod(dims)]
+    return values.astype(dtype.newbyteorder("<")).tobytes()

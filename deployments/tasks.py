@@ -1,0 +1,33 @@
+"""Celery's doors of this storey."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from console.services.job_runs import run_job
+from deployments.services import placements, reconciles, rollbacks, unloads
+
+
+@shared_task
+def deploy(job_id: str) -> None:
+    run_job(job_id, placements.run_deploy)
+
+
+@shared_task
+def unload(job_id: str) -> None:
+    run_job(job_id, unloads.run_unload)
+
+
+@shared_task
+def supervise_rollback(job_id: str) -> None:
+    run_job(job_id, rollbacks.supervise_rollback)
+
+
+@shared_task
+def reconcile(job_id: str) -> None:
+    run_job(job_id, reconciles.run_reconcile)
+
+
+@shared_task
+def check_live() -> int:
+    return reconciles.check_live()
