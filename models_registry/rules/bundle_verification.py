@@ -128,7 +128,7 @@ def _release_report(
 ) -> BundleReport:
     release = _release(payload, findings)
     written = bundle.get("approvals", [])
-    listed = written if isinstance(written, list) else []
+    listed = written if isinstance(written, list) else [written]
     pairs = [_role_of(item) for item in listed]
     signers = _signers(pairs, findings)
     for role in sorted(required - {signer.seat for signer in signers}):
@@ -136,8 +136,10 @@ def _release_report(
     if signers or "envelope" in bundle:
         # A role's approver need not hold the seat of that name: seats' keys count in contracts.
         _check_envelope(bundle, payload, signers, replace(trust, seats={}), findings)
-    else:
-        findings.warn("not_signed", "Nobody signed this release; its environment asked for none.")
+    if not pairs:
+        findings.warn(
+            "not_signed", "Nobody approved this release; does its environment ask for none?"
+        )
     if release is not None:
         signed = {name: getattr(release.digests, name) for name in release_payload.FILES}
         _compare_files(signed, files, findings)
@@ -199,8 +201,9 @@ def _check_envelope(
     trust: Trust,
     findings: Findings,
 ) -> None:
+    written = bundle.get("envelope")
     try:
-        envelope = Envelope.parse(bundle.get("envelope") or {})
+        envelope = Envelope.parse(written if isinstance(written, dict) else {})
     except Invalid as error:
         findings.fault("envelope_unreadable", error.message)
         return

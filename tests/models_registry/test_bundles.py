@@ -239,6 +239,34 @@ def test_what_is_no_bundle_is_reported_not_raised(data: bytes) -> None:
     assert not verify_bundle(data).ok
 
 
+def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found = [at] if at else []
+    for name, item in items if isinstance(value, dict | list) else ():
+        found += places(item, (*at, name)) if isinstance(item, dict | list) else [(*at, name)]
+    return found
+
+
+NOT_SIGNED = {"revision", "issued", "user", "signed_at", "role", "requested_by"}
+
+
+@pytest.mark.parametrize("make", [make_contract, lambda: make_release(contract=make_contract())])
+@pytest.mark.parametrize("value", [None, [], {}, 5, "x", True, ["x"], {"x": []}])
+def test_no_place_of_a_bundle_can_be_anything_else(make: Callable[[], bytes], value: Any) -> None:
+    """Whatever stands in whatever place: a report, and only what nobody signs may differ."""
+    for place in places(json.loads(make())):
+        bundle = json.loads(make())
+        holder = bundle
+        for name in place[:-1]:
+            holder = holder[name]
+        if holder[place[-1]] == value:
+            continue
+        holder[place[-1]] = value
+        report = verify_bundle(json.dumps(bundle).encode())
+        optional = (place, value) in [(("contract",), None), (("approvals",), [])]
+        assert not report.ok or optional or place[-1] in NOT_SIGNED, (place, value)
+
+
 def test_a_signature_that_belongs_to_nobody_is_mentioned() -> None:
     bundle = json.loads(make_contract())
     extra = dsse.sign(STRANGER, dsse.CONTRACT_PAYLOAD_TYPE, DOCUMENT.canonical).to_dict()
