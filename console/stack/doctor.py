@@ -205,9 +205,12 @@ def _serving(config: Config) -> list[Finding]:
         ready = envoy.is_ready(ports.gateway_admin)
         found.append(_answer("envoy", ready, f"admin port {ports.gateway_admin}"))
     status, body = web.get(f"http://127.0.0.1:{ports.web}/readyz")
-    detail = f"/readyz answers {status} {body[:200].decode(errors='replace')}".strip()
-    mend = "" if status == 200 else "make up, then make logs S=web"
-    found.append(Finding("web", "ok" if status == 200 else "fault", detail, mend))
+    if status == 200:
+        found.append(Finding("web", "ok", f"ready at port {ports.web}"))
+    else:
+        said = body[:300].decode(errors="replace") or "nothing"
+        detail = f"/readyz answers {status}: {said}"
+        found.append(Finding("web", "fault", detail, "make up, then make logs S=web"))
     return found
 
 
