@@ -1,5 +1,12 @@
+"""The home page and the search: the only pages that look over all three packages."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from deployments.views import overview
+
+urlpatterns = [
+    path("", overview.home, name="home"),
+    path("search/", overview.search_everything, name="search"),
+]

@@ -1,5 +1,34 @@
+"""Pages of what runs, and the panels that other packages' pages ask for."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from deployments.views import deploying, endpoints, nodes, panels, sla
+
+urlpatterns = [
+    path("endpoints/", endpoints.index, name="endpoint-list"),
+    path("endpoints/<slug:environment>/<str:model>/", endpoints.detail, name="endpoint-detail"),
+    path(
+        "endpoints/<slug:environment>/<str:model>/now/", endpoints.now_panel, name="endpoint-now"
+    ),
+    path(
+        "endpoints/<slug:environment>/<str:model>/rollback/",
+        endpoints.rollback,
+        name="endpoint-rollback",
+    ),
+    path("endpoints/<slug:environment>/<str:model>/mode/", endpoints.mode, name="endpoint-mode"),
+    path("nodes/", nodes.index, name="node-list"),
+    path("nodes/<slug:name>/", nodes.detail, name="node-detail"),
+    path("nodes/<slug:name>/cordon/", nodes.cordon, name="node-cordon"),
+    path("nodes/<slug:name>/uncordon/", nodes.uncordon, name="node-uncordon"),
+    path("nodes/<slug:name>/reconcile/", nodes.reconcile, name="node-reconcile"),
+    path("sla/", sla.index, name="sla-list"),
+    path("sla/<slug:environment>/<str:model>/", sla.detail, name="sla-detail"),
+    path("deployments/", deploying.create, name="deployment-create"),
+    path("deployments/<uuid:deployment_id>/", deploying.detail, name="deployment-detail"),
+    path("deployments/<uuid:deployment_id>/remove/", deploying.remove, name="deployment-remove"),
+    path("panels/models/<str:name>/", panels.model_panel, name="model-panel"),
+    path("panels/versions/<str:name>/<int:number>/", panels.version_panel, name="version-panel"),
+    path("panels/releases/<uuid:release_id>/", panels.release_panel, name="release-panel"),
+]

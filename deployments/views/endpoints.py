@@ -1,0 +1,247 @@
+"""The page for 3 a.m.: an endpoint's promise, traffic and charts, and the acts upon it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST, require_safe
+
+from console.actors import allowed
+from console.api.authentication import actor_of
+from console.errors import CovenantError
+from deployments.models import EndpointMode
+from deployments.selectors.endpoint_pages import endpoint_page
+from deployments.selectors.endpoint_types import EndpointPage, SplitView
+from deployments.selectors.endpoints import endpoint_list
+from deployments.services.rollbacks import roll_back
+from deployments.services.traffic import set_mode
+from models_registry.models import Environment
+
+WINDOWS = ("15m", "1h", "6h", "24h", "7d", "28d")
+# Chart name in the API → title, unit, kind.
+CHARTS = (
+    ("requests", gettext_lazy("Requests"), "/s", "area"),
+    ("errors", gettext_lazy("Errors"), "%", "line"),
+    ("latency_p50", gettext_lazy("Latency P50"), "ms", "line"),
+    ("latency_p95", gettext_lazy("Latency P95"), "ms", "line"),
+    ("latency_p99", gettext_lazy("Latency P99"), "ms", "line"),
+    ("queue_compute", gettext_lazy("Queue and compute"), "ms", "line"),
+    ("batch_size", gettext_lazy("Batch size"), "", "line"),
+)
+CAUSES = {
+    "initial": (gettext_lazy("First version takes traffic"), "arrow-up"),
+    "manual": (gettext_lazy("Traffic moved"), "branch"),
+    "rollback": (gettext_lazy("Rolled back"), "rollback"),
+    "mode": (gettext_lazy("Mode changed"), "bell"),
+    "unload": (gettext_lazy("Version taken off"), "arrow-down"),
+}
+MODE_WORDS = {
+    EndpointMode.NORMAL: (
+        gettext_lazy("Back to normal"),
+        gettext_lazy("Callers get the versions again, by the split as it stands."),
+    ),
+    EndpointMode.FALLBACK: (
+        gettext_lazy("Answer with the fallback"),
+        gettext_lazy("Every caller gets the contract’s fallback response from the gateway."),
+    ),
+    EndpointMode.OPEN: (
+        gettext_lazy("Open the circuit"),
+        gettext_lazy("Every caller gets a clear 503 with Retry-After; nothing reaches a model."),
+    ),
+}
+
+
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """All endpoints by health; the table alone when htmx asks."""
+    environment, query = request.GET.get("environment", ""), request.GET.get("q", "").strip()
+    context = {
+        "rows": endpoint_list(environment=environment, query=query),
+        "environments": Environment.objects.order_by("name")[:50],
+        "environment": environment,
+        "query": query,
+        "here": request.get_full_path(),
+    }
+    fragment = bool(request.headers.get("HX-Request"))
+    template = "deployments/endpoints/_list.html" if fragment else "deployments/endpoints/list.html"
+    return render(request, template, context)
+
+
+@require_safe
+def detail(request: HttpRequest, environment: str, model: str) -> HttpResponse:
+    """One endpoint in full."""
+    page = endpoint_page(environment, model, now=timezone.now())
+    window = request.GET.get("window", "")
+    window = window if window in WINDOWS else WINDOWS[0]
+    context = {
+        **_context(request, page),
+        "window": window,
+        "windows": WINDOWS,
+        "charts": [_chart(page, chart, window) for chart in CHARTS],
+        "current_environment": {
+            "name": environment,
+            "is_production": environment == "production",
+        },
+    }
+    return render(request, "deployments/endpoints/detail.html", context)
+
+
+@require_safe
+def now_panel(request: HttpRequest, environment: str, model: str) -> HttpResponse:
+    """The live part: promise strip and numbers of each version."""
+    page = endpoint_page(environment, model, now=timezone.now())
+    return render(request, "deployments/endpoints/_now.html", _context(request, page))
+
+
+@require_POST
+def rollback(request: HttpRequest, environment: str, model: str) -> HttpResponse:
+    """Move all traffic to the last good version (or the one named), now."""
+    started = timezone.now()
+    to = request.POST.get("to", "")
+    try:
+        split = roll_back(
+            environment=environment,
+            model=model,
+            reason=request.POST.get("reason", "").strip(),
+            to=int(to) if to.isdigit() else None,
+            actor=actor_of(request),
+        )
+    except CovenantError as error:
+        messages.error(request, f"{error.message} {error.hint}".strip())
+    else:
+        took = (timezone.now() - started).total_seconds() * 1000
+        messages.success(
+            request,
+            _("Rolled back as revision %(revision)s, written in %(took).0f ms.")
+            % {"revision": split.revision, "took": took},
+        )
+    return redirect("deployments:endpoint-detail", environment, model)
+
+
+@require_POST
+def mode(request: HttpRequest, environment: str, model: str) -> HttpResponse:
+    """Switch to normal, fallback or open."""
+    try:
+        set_mode(
+            environment=environment,
+            model=model,
+            mode=request.POST.get("mode", ""),
+            reason=request.POST.get("reason", "").strip(),
+            actor=actor_of(request),
+        )
+    except CovenantError as error:
+        messages.error(request, f"{error.message} {error.hint}".strip())
+    return redirect("deployments:endpoint-detail", environment, model)
+
+
+def _context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
+    actor = actor_of(request)
+    may_move = allowed(actor, "split.change")
+    here = {"environment": page.environment, "model": page.model}
+    return {
+        "page": page,
+        "topic": f"endpoint:{page.environment}/{page.model}",
+        "may_roll_back": allowed(actor, "endpoint.rollback"),
+        "may_change_mode": allowed(actor, "endpoint.mode"),
+        "mode": page.split.mode if page.split else EndpointMode.NORMAL,
+        "modes": [
+            {
+                "mode": choice.mode,
+                "label": EndpointMode(choice.mode).label,
+                "allowed": choice.allowed,
+                "why_not": choice.why_not,
+                "title": MODE_WORDS[EndpointMode(choice.mode)][0],
+                "what": MODE_WORDS[EndpointMode(choice.mode)][1],
+                "dialog": f"mode-{choice.mode}",
+                "fields": [("mode", choice.mode)],
+                "tone": "" if choice.mode == EndpointMode.NORMAL else "bad",
+            }
+            for choice in page.modes
+        ],
+        # The target that the person saw, so that a change meanwhile cannot redirect the click.
+        "rollback_fields": [("to", page.rollback_target or "")],
+        "split": _slider(page, here, may_move=may_move),
+        "events": [_event(split) for split in page.history],
+        "calls": _calls(page),
+    }
+
+
+def _slider(page: EndpointPage, here: dict[str, str], *, may_move: bool) -> dict[str, Any] | None:
+    if page.split is None:
+        return None
+    split = page.split
+    return {
+        "url": reverse("api:endpoint-split", kwargs=here),
+        "revision": split.revision,
+        "topic": f"endpoint:{page.environment}/{page.model}",
+        "can_change": may_move,
+        "why_not": "" if may_move else _("Moving traffic takes the role SRE or platform admin."),
+        "requests_per_second": page.live.requests_per_second if page.live else None,
+        "keep": {
+            "sticky_header": split.sticky_header,
+            "header_rules": split.header_rules,
+            **({"mirror": split.mirror} if split.mirror else {}),
+        },
+        "versions": [
+            {
+                "number": line.number,
+                "percent": line.percent,
+                "ready": line.ready,
+                "why_not": line.why_not,
+                "nodes": ", ".join(line.nodes),
+            }
+            for line in page.versions
+        ],
+    }
+
+
+def _chart(page: EndpointPage, chart: tuple[str, Any, str, str], window: str) -> dict[str, Any]:
+    name, title, unit, kind = chart
+    here = {"environment": page.environment, "model": page.model, "name": name}
+    return {
+        "id": name.replace("_", "-"),
+        "url": f"{reverse('api:endpoint-chart', kwargs=here)}?window={window}",
+        "title": title,
+        "unit": unit,
+        "kind": kind,
+        "live": 2 if window == "15m" else 30,
+    }
+
+
+def _event(split: SplitView) -> dict[str, Any]:
+    title, icon = CAUSES.get(split.cause, (split.cause, "info"))
+    weights = ", ".join(f"v{v} {w:g} %" for v, w in split.weights.items())
+    what = weights if split.mode == EndpointMode.NORMAL else EndpointMode(split.mode).label
+    return {
+        "at": split.created_at,
+        "title": f"{title}: {what}" if what else title,
+        "detail": split.reason,
+        "actor": split.author,
+        "icon": icon,
+        "tone": "warn" if split.cause == "rollback" else "",
+    }
+
+
+def _calls(page: EndpointPage) -> list[dict[str, str]]:
+    if page.call is None:
+        return []
+    curl = (
+        f"curl -s {page.call.url} \\\n  -H 'Content-Type: application/json' "
+        f"-H 'X-User-Id: 42' \\\n  -d '{page.call.request}'"
+    )
+    python = (
+        "import json\nimport urllib.request\n\n"
+        f"request = urllib.request.Request(\n    {page.call.url!r},\n"
+        f"    data=json.dumps({page.call.request}).encode(),\n"
+        "    headers={'Content-Type': 'application/json', 'X-User-Id': '42'},\n)\n"
+        "with urllib.request.urlopen(request, timeout=2) as answer:\n"
+        "    print(answer.headers['X-Model-Version'], json.load(answer)['outputs'])"
+    )
+    return [{"language": "curl", "text": curl}, {"language": "Python", "text": python}]

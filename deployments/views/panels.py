@@ -1,0 +1,58 @@
+"""Panels that pages of models, versions and releases ask for by address."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.actors import allowed
+from console.api.authentication import actor_of
+from deployments.models import Deployment
+from deployments.selectors.endpoints import endpoint_list, versions_running
+from models_registry.models import RegisteredModel, Release, ReleaseState
+
+
+@require_safe
+def model_panel(request: HttpRequest, name: str) -> HttpResponse:
+    """A model's endpoints with their traffic."""
+    context = {"rows": endpoint_list(model=_model(name).name)}
+    return render(request, "deployments/panels/model.html", context)
+
+
+@require_safe
+def version_panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
+    """Where a version runs and with how much of the traffic."""
+    running = versions_running(_model(name)).get(number, [])
+    context = {"running": running, "name": name, "number": number}
+    return render(request, "deployments/panels/version.html", context)
+
+
+@require_safe
+def release_panel(request: HttpRequest, release_id: uuid.UUID) -> HttpResponse:
+    """Whether a release is deployed, and the button that deploys it."""
+    release = (
+        Release.objects.select_related("environment", "version__model")
+        .filter(pk=release_id)
+        .first()
+    )
+    if release is None:
+        raise Http404
+    deployments = Deployment.objects.filter(release=release).select_related("requested_by")[:20]
+    context = {
+        "release": release,
+        "deployments": deployments,
+        "runs": any(d.removed_at is None for d in deployments),
+        "may_deploy": release.state == ReleaseState.APPROVED
+        and allowed(actor_of(request), "deployment.create"),
+    }
+    return render(request, "deployments/panels/release.html", context)
+
+
+def _model(name: str) -> RegisteredModel:
+    found = RegisteredModel.objects.filter(name=name).first()
+    if found is None:
+        raise Http404
+    return found
