@@ -1,5 +1,43 @@
+"""This storey's part of /api/v1/."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from deployments.api.deployments import DeploymentListView, DeploymentView
+from deployments.api.nodes import (
+    NodeCordonView,
+    NodeListView,
+    NodeReconcileView,
+    NodeUncordonView,
+    NodeView,
+)
+from deployments.api.statistics import ChartView, SlaCsvView, SlaView, StatsView
+from deployments.api.traffic import (
+    EndpointListView,
+    EndpointView,
+    ModeView,
+    RollbackView,
+    SplitView,
+)
+
+_ENDPOINT = "endpoints/<slug:environment>/<slug:model>"
+
+urlpatterns = [
+    path("deployments/", DeploymentListView.as_view(), name="deployment-list"),
+    path("deployments/<uuid:deployment_id>/", DeploymentView.as_view(), name="deployment-detail"),
+    path("endpoints/", EndpointListView.as_view(), name="endpoint-list"),
+    path(f"{_ENDPOINT}/", EndpointView.as_view(), name="endpoint-detail"),
+    path(f"{_ENDPOINT}/split/", SplitView.as_view(), name="endpoint-split"),
+    path(f"{_ENDPOINT}/rollback/", RollbackView.as_view(), name="endpoint-rollback"),
+    path(f"{_ENDPOINT}/mode/", ModeView.as_view(), name="endpoint-mode"),
+    path(f"{_ENDPOINT}/stats/", StatsView.as_view(), name="endpoint-stats"),
+    path(f"{_ENDPOINT}/charts/<slug:name>/", ChartView.as_view(), name="endpoint-chart"),
+    path(f"{_ENDPOINT}/sla/", SlaView.as_view(), name="endpoint-sla"),
+    path(f"{_ENDPOINT}/sla.csv", SlaCsvView.as_view(), name="endpoint-sla-csv"),
+    path("nodes/", NodeListView.as_view(), name="node-list"),
+    path("nodes/<slug:node>/", NodeView.as_view(), name="node-detail"),
+    path("nodes/<slug:node>/cordon/", NodeCordonView.as_view(), name="node-cordon"),
+    path("nodes/<slug:node>/uncordon/", NodeUncordonView.as_view(), name="node-uncordon"),
+    path("nodes/<slug:node>/reconcile/", NodeReconcileView.as_view(), name="node-reconcile"),
+]

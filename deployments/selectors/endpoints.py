@@ -36,8 +36,8 @@ def find_endpoint(environment: str, model: str) -> Endpoint:
     return found
 
 
-def endpoint_list(*, environment: str = "", query: str = "", model: str = "") -> list[EndpointRow]:
-    """Endpoints by name, with live numbers and how their promise stands; six queries at most."""
+def filtered(*, environment: str = "", query: str = "", model: str = "") -> QuerySet[Endpoint]:
+    """Endpoints with model, environment and split; `query` is found in the model's name."""
     rows = _endpoints()
     if environment:
         rows = rows.filter(environment__name=environment)
@@ -45,6 +45,12 @@ def endpoint_list(*, environment: str = "", query: str = "", model: str = "") ->
         rows = rows.filter(model__name__icontains=query)
     if model:
         rows = rows.filter(model__name=model)
+    return rows
+
+
+def endpoint_list(*, environment: str = "", query: str = "", model: str = "") -> list[EndpointRow]:
+    """Endpoints by name, with live numbers and how their promise stands; six queries at most."""
+    rows = filtered(environment=environment, query=query, model=model)
     return rows_of(list(rows.order_by("environment__name", "model__name")), datetime.now(UTC))
 
 

@@ -63,7 +63,6 @@ def set_split(
     need_reason(reason)
     with transaction.atomic():
         endpoint = locked_endpoint(environment, model)
-        check_revision(endpoint, expected_revision)
         now = wanted_of(endpoint.current)
         wanted = replace(now, weights=points)
         if sticky_header is not None:
@@ -72,11 +71,13 @@ def set_split(
             wanted = replace(wanted, header_rules=parse_header_rules(header_rules))
         if mirror is not None:
             wanted = replace(wanted, mirror=parse_mirror(mirror))
+        if endpoint.current is not None and wanted == now:
+            # It is there already, whoever sent it: a retry whose first answer was lost is one.
+            return endpoint.current
+        check_revision(endpoint, expected_revision)
         ready = ready_versions(endpoint)
         splits.check_ready(points, ready)
         _check_others_ready(wanted, ready)
-        if endpoint.current is not None and wanted == now:
-            return endpoint.current
         return write_split(
             endpoint,
             wanted,
@@ -111,10 +112,10 @@ def set_mode(
     need_reason(reason)
     with transaction.atomic():
         endpoint = locked_endpoint(environment, model)
-        check_revision(endpoint, expected_revision)
         now = wanted_of(endpoint.current)
         if endpoint.current is not None and now.mode == mode:
             return endpoint.current
+        check_revision(endpoint, expected_revision)
         if mode == EndpointMode.FALLBACK:
             _need_fallback(endpoint.model)
         if mode == EndpointMode.NORMAL:

@@ -1,0 +1,111 @@
+"""`/api/v1/endpoints/…/stats/`, `…/charts/` and `…/sla/`: what was counted, and the promise."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.http import HttpResponse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from console.errors import FieldError, Invalid
+from deployments.api.serializers import SlaSerializer
+from deployments.selectors.endpoints import find_endpoint
+from deployments.selectors.series import chart, statistics
+from deployments.selectors.sla import sla, sla_csv
+
+MONTH = OpenApiParameter("month", str, description="YYYY-MM; the present month without it.")
+
+
+class StatsView(APIView):
+    @extend_schema(
+        summary="Series per version: counts by meaning, quantiles, queue, compute, batch size",
+        parameters=[
+            OpenApiParameter("from", OpenApiTypes.DATETIME, description="An hour ago without it."),
+            OpenApiParameter("to", OpenApiTypes.DATETIME, description="Now without it."),
+            OpenApiParameter("step", int, description="Seconds; chosen to fit without it."),
+        ],
+        responses=OpenApiTypes.OBJECT,
+    )
+    def get(self, request: Request, environment: str, model: str) -> Response:
+        endpoint = find_endpoint(environment, model)
+        end = _moment(request, "to") or timezone.now()
+        start = _moment(request, "from") or end - timedelta(hours=1)
+        return Response(statistics(endpoint, start=start, end=end, step=_step(request)))
+
+
+class ChartView(APIView):
+    @extend_schema(
+        summary="One chart of the endpoint's page",
+        parameters=[OpenApiParameter("window", str, description="15m, 1h, 6h, 24h, 7d, 28d.")],
+        responses=OpenApiTypes.OBJECT,
+    )
+    def get(self, request: Request, environment: str, model: str, name: str) -> Response:
+        window = request.query_params.get("window", "15m")
+        return Response(
+            chart(find_endpoint(environment, model), name, window=window, now=timezone.now())
+        )
+
+
+class SlaView(APIView):
+    @extend_schema(
+        summary="Objectives, what was attained, and the error budget of a month",
+        parameters=[MONTH],
+        responses=SlaSerializer,
+    )
+    def get(self, request: Request, environment: str, model: str) -> Response:
+        month = request.query_params.get("month", "")
+        page = sla(find_endpoint(environment, model), month, timezone.now())
+        return Response(SlaSerializer(page).data)
+
+
+class SlaCsvView(APIView):
+    @extend_schema(
+        summary="The same month as CSV",
+        parameters=[MONTH],
+        responses={(200, "text/csv"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, environment: str, model: str) -> HttpResponse:
+        month = request.query_params.get("month", "")
+        page = sla(find_endpoint(environment, model), month, timezone.now())
+        name = f"sla-{environment}-{model}-{page.month}.csv"
+        return HttpResponse(
+            sla_csv(page),
+            content_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+
+def _moment(request: Request, name: str) -> datetime | None:
+    text = request.query_params.get(name, "")
+    if not text:
+        return None
+    try:
+        # A plus sign that was not escaped arrives as a space.
+        moment = parse_datetime(text.replace(" ", "+"))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise Invalid(
+            f"{name} is no time: {text[:40]!r}.",
+            code="invalid_time",
+            hint="Write it as 2026-01-31T12:00:00Z.",
+            errors=(FieldError(f"/{name}", "Use RFC 3339 with a time zone."),),
+        )
+    return moment
+
+
+def _step(request: Request) -> int:
+    text = request.query_params.get("step", "")
+    if text and not (text.isascii() and text.isdecimal() and 0 < int(text) <= 86400):
+        raise Invalid(
+            f"step is no number of seconds: {text[:40]!r}.",
+            code="invalid_step",
+            errors=(FieldError("/step", "A whole number of seconds, at most a day."),),
+        )
+    return int(text or 0)

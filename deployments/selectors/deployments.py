@@ -1,0 +1,42 @@
+"""Deployments with where they stand."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db.models import Prefetch, QuerySet
+
+from console.errors import NotFound
+from deployments.models import Deployment, Placement
+
+
+def deployment_list(
+    *, model: str = "", environment: str = "", version: str = "", removed: bool = False
+) -> QuerySet[Deployment]:
+    """Deployments with release, version and placements loaded; those removed only when wanted."""
+    found = (
+        Deployment.objects.select_related(
+            "release__version__model", "release__environment", "generation", "requested_by"
+        )
+        .prefetch_related(
+            Prefetch("placements", Placement.objects.select_related("node").order_by("node__name"))
+        )
+        .order_by("-created_at", "-pk")
+    )
+    if not removed:
+        found = found.filter(removed_at__isnull=True)
+    if model:
+        found = found.filter(release__version__model__name=model)
+    if environment:
+        found = found.filter(release__environment__name=environment)
+    if version.isascii() and version.isdecimal():
+        found = found.filter(release__version__number=int(version))
+    return found
+
+
+def find_deployment(deployment_id: uuid.UUID) -> Deployment:
+    """One deployment, removed or not. Raises NotFound."""
+    found = deployment_list(removed=True).filter(pk=deployment_id).first()
+    if found is None:
+        raise NotFound("There is no such deployment.", hint="Look at the list of deployments.")
+    return found
