@@ -1,5 +1,54 @@
+"""The registry's part of /api/v1/."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from models_registry.api import catalog, contracts, releases, uploads, versions
+
+MODEL = "models/<str:name>/"
+VERSION = f"{MODEL}versions/<int:number>/"
+CONTRACT = f"{MODEL}contracts/<int:revision>/"
+RELEASE = f"{MODEL}releases/<uuid:release_id>/"
+
+urlpatterns = [
+    path("models/", catalog.ModelListView.as_view(), name="model-list"),
+    path(MODEL, catalog.ModelView.as_view(), name="model-detail"),
+    path("environments/", catalog.EnvironmentListView.as_view(), name="environment-list"),
+    path("environments/<str:name>/", catalog.EnvironmentView.as_view(), name="environment-detail"),
+    path("uploads/", uploads.UploadListView.as_view(), name="upload-list"),
+    path("uploads/<uuid:upload_id>", uploads.UploadView.as_view(), name="upload-detail"),
+    path("uploads/<uuid:upload_id>/", uploads.UploadView.as_view(schema=None)),
+    path(f"{MODEL}versions/", versions.VersionListView.as_view(), name="version-list"),
+    path(VERSION, versions.VersionView.as_view(), name="version-detail"),
+    path(f"{VERSION}archive/", versions.VersionArchiveView.as_view(), name="version-archive"),
+    path(f"{VERSION}report/", versions.VersionReportView.as_view(), name="version-report"),
+    path(f"{VERSION}config/", versions.VersionConfigView.as_view(), name="version-config"),
+    path(
+        f"{VERSION}contract-proposal/",
+        versions.ContractProposalView.as_view(),
+        name="contract-proposal",
+    ),
+    path(f"{VERSION}artifacts/<str:file>", versions.VersionFileView.as_view(), name="version-file"),
+    path(f"{VERSION}artifacts/<str:file>/", versions.VersionFileView.as_view(schema=None)),
+    path("contract-schema/", contracts.ContractSchemaView.as_view(), name="contract-schema"),
+    path(f"{MODEL}contracts/", contracts.ContractListView.as_view(), name="contract-list"),
+    path(CONTRACT, contracts.ContractView.as_view(), name="contract-detail"),
+    path(f"{CONTRACT}payload/", contracts.ContractPayloadView.as_view(), name="contract-payload"),
+    path(f"{CONTRACT}diff/", contracts.ContractDiffView.as_view(), name="contract-diff"),
+    path(
+        f"{CONTRACT}signatures/",
+        contracts.ContractSignatureView.as_view(),
+        name="contract-signatures",
+    ),
+    path(
+        f"{CONTRACT}withdraw/", contracts.ContractWithdrawView.as_view(), name="contract-withdraw"
+    ),
+    path(f"{CONTRACT}bundle/", contracts.ContractBundleView.as_view(), name="contract-bundle"),
+    path(f"{MODEL}releases/", releases.ReleaseListView.as_view(), name="release-list"),
+    path(RELEASE, releases.ReleaseView.as_view(), name="release-detail"),
+    path(f"{RELEASE}payload/", releases.ReleasePayloadView.as_view(), name="release-payload"),
+    path(f"{RELEASE}approvals/", releases.ReleaseApprovalView.as_view(), name="release-approvals"),
+    path(f"{RELEASE}withdraw/", releases.ReleaseWithdrawView.as_view(), name="release-withdraw"),
+    path(f"{RELEASE}bundle/", releases.ReleaseBundleView.as_view(), name="release-bundle"),
+]

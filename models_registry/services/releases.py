@@ -15,10 +15,11 @@ from console.rules.dsse import RELEASE_PAYLOAD_TYPE, Envelope
 from models_registry.models import Release, ReleaseApproval, ReleaseState, SeatHolder
 from models_registry.rules import bundles
 from models_registry.rules import releases as rules
+from models_registry.selectors.releases import policy_of
 from models_registry.services.catalog import require_part_in
 from models_registry.services.contract_checks import contract_in_force, verify_in_force
 from models_registry.services.contracts import contract_bundle
-from models_registry.services.release_checks import VerifiedRelease, policy_of, verify_release
+from models_registry.services.release_checks import VerifiedRelease, verify_release
 from models_registry.services.release_records import decide, lock_release, publish, record
 from models_registry.services.release_requests import request_release
 from models_registry.services.signatures import is_same_signature, public_key, take_in
@@ -29,7 +30,6 @@ __all__ = [
     "refuse_release",
     "release_bundle",
     "request_release",
-    "standing_of",
     "verify_release",
     "withdraw_release",
 ]
@@ -50,7 +50,7 @@ def approve_release(
         own = _own_decision(release, actor)
         if own and own.key and own.envelope and is_same_signature(own.envelope, own.key, envelope):
             return release
-        policy = policy_of(release.environment, release.contract)
+        policy = policy_of(release)
         given = list(release.approvals.filter(approved=True).values_list("role", flat=True))
         _check_open(release, own)
         role = rules.role_for_approval(
@@ -99,7 +99,7 @@ def refuse_release(*, release: Release, reason: str, actor: Actor) -> Release:
         own = _own_decision(release, actor)
         if own is not None and not own.approved and release.state == ReleaseState.REFUSED:
             return release
-        policy = policy_of(release.environment, release.contract)
+        policy = policy_of(release)
         given = list(release.approvals.filter(approved=True).values_list("role", flat=True))
         _check_open(release, own)
         role = rules.role_for_approval(
@@ -154,13 +154,6 @@ def release_bundle(release: Release) -> bytes:
         issued=timezone.now(),
         contract=contract_bundle(release.contract) if release.contract else None,
     )
-
-
-def standing_of(release: Release) -> rules.Standing:
-    """How far the release is by its policy, in words for the page and the API."""
-    policy = policy_of(release.environment, release.contract)
-    given = release.approvals.filter(approved=True).values_list("role", flat=True)
-    return rules.standing(policy, given)
 
 
 def _own_decision(release: Release, actor: Actor) -> ReleaseApproval | None:

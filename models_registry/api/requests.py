@@ -1,0 +1,108 @@
+"""What the registry's API reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from models_registry.exporting.protocol import DEFAULT_OPSET
+from models_registry.models import ModelClass, RiskClass
+
+
+class CreateModelSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=200, help_text="lower_snake_case, 2 to 63 characters")
+    description = serializers.CharField(required=False, allow_blank=True, default="")
+    owner = serializers.CharField(required=False, help_text="A user name; yourself by default.")
+    team = serializers.CharField(required=False, allow_null=True)
+    risk_class = serializers.ChoiceField(RiskClass.choices, default=RiskClass.MEDIUM)
+    tags = serializers.ListField(child=serializers.CharField(), required=False, default=list)
+    seats = serializers.DictField(
+        child=serializers.CharField(),
+        required=False,
+        default=dict,
+        help_text="User names for data_scientist, sre and business_owner.",
+    )
+
+
+class ChangeModelSerializer(serializers.Serializer[Any]):
+    description = serializers.CharField(required=False, allow_blank=True)
+    owner = serializers.CharField(required=False)
+    team = serializers.CharField(required=False, allow_null=True)
+    risk_class = serializers.ChoiceField(RiskClass.choices, required=False)
+    tags = serializers.ListField(child=serializers.CharField(), required=False)
+    seats = serializers.DictField(child=serializers.CharField(), required=False)
+    aliases = serializers.DictField(
+        child=serializers.IntegerField(allow_null=True, min_value=1),
+        required=False,
+        help_text="Version numbers by alias; null takes an alias away.",
+    )
+
+
+class TensorSerializer(serializers.Serializer[Any]):
+    """For the description only: the service reads tensors leniently and checks them itself."""
+
+    name = serializers.CharField()
+    dtype = serializers.CharField(help_text="FP32, float32, INT64 …")
+    dims = serializers.ListField(
+        required=False, help_text="Names of free axes and sizes of fixed ones: [batch, 10]."
+    )
+    shape = serializers.ListField(required=False, help_text="Sizes, -1 where free.")
+    min = serializers.FloatField(required=False)
+    max = serializers.FloatField(required=False)
+
+
+class CreateVersionSerializer(serializers.Serializer[Any]):
+    upload = serializers.UUIDField()
+    source_format = serializers.CharField(required=False, allow_blank=True, default="")
+    inputs = serializers.ListField(child=serializers.DictField(), required=False, default=list)
+    outputs = serializers.ListField(child=serializers.DictField(), required=False, default=list)
+    opset = serializers.IntegerField(default=DEFAULT_OPSET, min_value=1, max_value=1000)
+    model_class = serializers.ChoiceField(ModelClass.choices, default=ModelClass.TABULAR)
+    code_upload = serializers.UUIDField(required=False, allow_null=True)
+    sample = serializers.DictField(
+        required=False, allow_null=True, help_text="A v2 request, or nested lists by input."
+    )
+    sample_upload = serializers.UUIDField(required=False, allow_null=True)
+    module_entry = serializers.CharField(
+        required=False, allow_blank=True, default="", max_length=200
+    )
+    module_arguments = serializers.DictField(required=False, default=dict)
+    tuning = serializers.DictField(required=False, default=dict)
+    notes = serializers.CharField(required=False, allow_blank=True, default="")
+
+
+class EnvelopeSerializer(serializers.Serializer[Any]):
+    envelope = serializers.DictField(help_text="DSSE: payload, payloadType, signatures.")
+
+
+class CreateReleaseSerializer(serializers.Serializer[Any]):
+    version = serializers.IntegerField(min_value=1)
+    environment = serializers.CharField(max_length=40)
+    note = serializers.CharField(required=False, allow_blank=True, default="")
+
+
+class DecisionSerializer(serializers.Serializer[Any]):
+    approve = serializers.BooleanField(default=True)
+    envelope = serializers.DictField(required=False)
+    reason = serializers.CharField(required=False, allow_blank=True, default="", max_length=2000)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["approve"] and "envelope" not in attrs:
+            raise serializers.ValidationError({"envelope": "An approval is a signed envelope."})
+        return attrs
+
+
+class SetEnvironmentSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=80)
+    description = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    requires_contract = serializers.BooleanField(required=False)
+    approver_roles = serializers.ListField(child=serializers.CharField(), required=False)
+    author_may_approve = serializers.BooleanField(required=False)
+
+
+class ChangeEnvironmentSerializer(serializers.Serializer[Any]):
+    description = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    requires_contract = serializers.BooleanField(required=False)
+    approver_roles = serializers.ListField(child=serializers.CharField(), required=False)
+    author_may_approve = serializers.BooleanField(required=False)

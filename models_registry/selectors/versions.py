@@ -1,0 +1,137 @@
+"""Versions as lists and pages show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+
+from console.errors import NotFound
+from models_registry.models import Artifact, ModelVersion, Release
+
+FILES: tuple[tuple[str, str], ...] = (
+    ("source", "source"),
+    ("code", "code"),
+    ("onnx", "onnx"),
+    ("config", "config"),
+    ("report", "report_artifact"),
+    ("sample", "sample"),
+)
+"""(public name, field) of each file that a version may have."""
+
+_RELATED = (
+    "model", "created_by", "export_job", "validate_job", *(field for _, field in FILES)
+)  # fmt: skip
+_EXTENSIONS = {
+    "onnx": "model.onnx",
+    "config": "config.pbtxt",
+    "report": "report.json",
+    "sample": "sample.json",
+    "code": "code",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One of a version's files; `filename` is what a download is called."""
+
+    name: str
+    artifact: Artifact
+    filename: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPage:
+    """What a version's page shows. `checks` are the report's lines by group, in their order."""
+
+    version: ModelVersion
+    files: tuple[FileRow, ...]
+    checks: tuple[tuple[str, tuple[dict[str, Any], ...]], ...]
+    settings: tuple[tuple[str, dict[str, Any]], ...]
+    releases: tuple[Release, ...]
+    previous: int | None
+    following: int | None
+
+
+def version_list(model_name: str, *, state: str = "", q: str = "") -> QuerySet[ModelVersion]:
+    """A model's versions, newest first, in 1 query; reports and facts are left out."""
+    versions = (
+        ModelVersion.objects.filter(model__name=model_name)
+        .select_related(*_RELATED)
+        .defer("report", "facts", "config_origins")
+    )
+    if state:
+        versions = versions.filter(state=state)
+    if q:
+        versions = versions.filter(notes__icontains=q)
+    return versions
+
+
+def find_version(model_name: str, number: int) -> ModelVersion:
+    """One version with its files and jobs, in 1 query. Raises NotFound."""
+    version = (
+        ModelVersion.objects.filter(model__name=model_name, number=number)
+        .select_related(*_RELATED)
+        .first()
+    )
+    if version is None:
+        raise NotFound(
+            f"{model_name[:63]} has no version {number}.",
+            hint="Versions are numbered from 1; see the model's page.",
+        )
+    return version
+
+
+def version_page(model_name: str, number: int) -> VersionPage:
+    """A version's page, in 3 queries. Raises NotFound."""
+    version = find_version(model_name, number)
+    releases = (
+        Release.objects.filter(version=version)
+        .select_related("environment", "requested_by", "version__model")
+        .prefetch_related("approvals__person")
+    )
+    return VersionPage(
+        version=version,
+        files=files_of(version),
+        checks=_by_group((version.report or {}).get("checks", [])),
+        settings=tuple(version.config_origins.items()),
+        releases=tuple(releases),
+        previous=number - 1 if number > 1 else None,
+        following=number + 1 if number < version.model.last_version_number else None,
+    )
+
+
+def files_of(version: ModelVersion) -> tuple[FileRow, ...]:
+    """The files that the version has."""
+    stem = f"{version.model.name}-v{version.number}"
+    return tuple(
+        FileRow(name, artifact, _download_name(stem, name, version))
+        for name, field in FILES
+        if (artifact := getattr(version, field)) is not None
+    )
+
+
+def find_file(version: ModelVersion, name: str) -> FileRow:
+    """One file by its public name. Raises NotFound with what there is."""
+    files = {row.name: row for row in files_of(version)}
+    if name not in files:
+        raise NotFound(
+            f"{version} has no file “{name[:40]}”.", hint="It has " + ", ".join(files) + "."
+        )
+    return files[name]
+
+
+def _download_name(stem: str, name: str, version: ModelVersion) -> str:
+    if name == "source":
+        return version.filename
+    return f"{stem}-{_EXTENSIONS[name]}"
+
+
+def _by_group(
+    checks: list[dict[str, Any]],
+) -> tuple[tuple[str, tuple[dict[str, Any], ...]], ...]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for check in checks:
+        groups.setdefault(check["group"], []).append(check)
+    return tuple((group, tuple(lines)) for group, lines in groups.items())
