@@ -221,6 +221,14 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "console.api.schema.answer_problems",
     ],
+    "ENUM_NAME_OVERRIDES": {
+        "RoleEnum": "console.models.Role",
+        "JobStateEnum": "console.models.JobState",
+        "UploadStateEnum": "models_registry.models.UploadState",
+        "VersionStateEnum": "models_registry.models.VersionState",
+        "ContractStateEnum": "models_registry.models.ContractState",
+        "ReleaseStateEnum": "models_registry.models.ReleaseState",
+    },
 }
 
 TOKEN_LIFETIME_DAYS = 90
