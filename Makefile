@@ -15,7 +15,7 @@ demo: up ## From a fresh clone: set up, start, and take a real model from upload
 
 test: setup-dev ## From a fresh clone: lint, types and all tests on real parts
 	@$(MAKE) --no-print-directory check
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n 2 --dist loadgroup
 
 up: setup ## Start the embedded stack; returns when every service is ready
 	@$(MANAGE) up

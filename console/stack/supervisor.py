@@ -171,11 +171,16 @@ class Supervisor:
             self._note_exit(entry, child)
         elif seconds > entry.service.ready_seconds:
             self._give_up(entry, f"was not ready after {entry.service.ready_seconds:.0f} s")
-        elif code == 0 or (not entry.service.one_shot and entry.service.is_ready(child)):
-            entry.move(ServiceState.DONE if entry.service.one_shot else ServiceState.READY)
-            self._changed = True
-            word = "done" if entry.service.one_shot else "ready"
-            self.report(f"  {entry.service.name:<12} {word} in {seconds:5.2f} s")
+        elif code == 0:
+            entry.child, entry.started = None, 0
+            self._note_progress(entry, ServiceState.DONE, seconds)
+        elif not entry.service.one_shot and entry.service.is_ready(child):
+            self._note_progress(entry, ServiceState.READY, seconds)
+
+    def _note_progress(self, entry: Entry, state: ServiceState, seconds: float) -> None:
+        entry.move(state)
+        self._changed = True
+        self.report(f"  {entry.service.name:<12} {state.value} in {seconds:5.2f} s")
 
     def _note_exit(self, entry: Entry, child: Child) -> None:
         code = child.process.returncode
@@ -245,9 +250,8 @@ class Supervisor:
         child.wait()
         entry.child, entry.started = None, 0
         entry.move(ServiceState.STOPPED)
-        if not entry.service.one_shot:
-            how = "killed" if killed else "stopped"
-            self.report(f"  {entry.service.name:<12} {how} in {waited:5.2f} s")
+        how = "killed" if killed else "stopped"
+        self.report(f"  {entry.service.name:<12} {how} in {waited:5.2f} s")
 
     def _write(self) -> None:
         record = StackRecord(
