@@ -206,15 +206,21 @@ def _collect(config: Config) -> Service:
 
 def _web(config: Config) -> Service:
     port = config.ports.web
-    return Service(
-        name="web",
-        command=lambda: _python(
+
+    def command() -> Command:
+        # Static files come from the source folders; the collected ones' folder must only exist.
+        (config.home / "static").mkdir(exist_ok=True)
+        return _python(
             config,
             *("-m", "uvicorn", "console.asgi:application"),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--loop", "uvloop", "--http", "httptools", "--lifespan", "off", "--no-access-log"),
             *("--timeout-graceful-shutdown", "3"),
-        ),
+        )
+
+    return Service(
+        name="web",
+        command=command,
         is_ready=lambda child: web.status(f"http://127.0.0.1:{port}/readyz") == 200,
         after=("migrate",),
         ports=(port,),

@@ -42,10 +42,12 @@ def new_stack() -> Iterator[NewStack]:
         made.append(load(environment))
         return made[-1]
 
-    yield make
-    for config in made:
-        control.down(config, lambda line: None)
-    shutil.rmtree(folder)
+    try:
+        yield make
+    finally:
+        for config in made:
+            control.down(config, lambda line: None)
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(autouse=True)

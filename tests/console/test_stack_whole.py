@@ -41,10 +41,12 @@ def config() -> Iterator[Config]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DATABASE_URL", raising=False)
         patch.delenv("REDIS_URL", raising=False)
-        control.up(made, print)
-        yield made
-        control.down(made, print)
-    shutil.rmtree(folder)
+        try:
+            control.up(made, print)
+            yield made
+        finally:
+            control.down(made, print)
+            shutil.rmtree(folder)
 
 
 def test_every_service_is_up_and_the_web_answers(config: Config) -> None:
