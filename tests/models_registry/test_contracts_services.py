@@ -178,12 +178,8 @@ def test_a_seat_that_was_signed_is_not_signed_by_its_next_holder(
 def test_the_same_envelope_again_changes_nothing(people: People, proposal: ServiceContract) -> None:
     signing.enrol(people.dana, device="phone", p256=True)
     envelope = signing.contract_envelope(people.dana, proposal.payload, device="phone", p256=True)
-    first = contracts.sign_contract(
-        contract=proposal, envelope=envelope, actor=actor(people.dana)
-    )
-    again = contracts.sign_contract(
-        contract=proposal, envelope=envelope, actor=actor(people.dana)
-    )
+    first = contracts.sign_contract(contract=proposal, envelope=envelope, actor=actor(people.dana))
+    again = contracts.sign_contract(contract=proposal, envelope=envelope, actor=actor(people.dana))
     assert again == first
     assert AuditEntry.objects.filter(action="contract.sign").count() == 1
 
@@ -233,9 +229,7 @@ def test_a_signature_changed_in_the_database_is_found_out_at_use(people: People)
 
 
 def test_a_missing_signature_is_found_out_at_use() -> None:
-    contract = factories.make_contract(
-        factories.make_model(), signed_by=("data_scientist", "sre")
-    )
+    contract = factories.make_contract(factories.make_model(), signed_by=("data_scientist", "sre"))
     with pytest.raises(Invalid) as refused:
         contracts.verify_in_force(contract)
     assert refused.value.code == "signature_missing"
