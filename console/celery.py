@@ -1,12 +1,10 @@
-"""The workers' transport: queues by purpose, and the loop that hands lost jobs on."""
+"""The workers' transport: queues by purpose. console.tasks holds the loop that watches jobs."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from celery import Celery
-from celery.signals import worker_ready
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -39,16 +37,8 @@ app.conf.update(
             "task": "models_registry.tasks.expire_uploads",
             "schedule": 600.0,
         },
+        "forget-requests": {"task": "console.tasks.forget_requests", "schedule": 3600.0},
         "check-nodes": {"task": "deployments.tasks.check_live", "schedule": 300.0},
     },
 )
 app.autodiscover_tasks(["console", "models_registry", "deployments"])
-
-
-@worker_ready.connect
-def start_sweep(sender: Any, **_: Any) -> None:
-    """The control worker watches over all jobs, in a thread that no task can keep busy."""
-    from console.services.job_sweep import start_thread
-
-    if "control" in sender.app.amqp.queues.consume_from:
-        start_thread()

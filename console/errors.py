@@ -78,6 +78,17 @@ class Stale(CovenantError):
     default_code = "stale_revision"
 
 
+class TooMany(CovenantError):
+    """Too many attempts in too short a time; `retry_after` is in how many seconds to come back."""
+
+    status = 429
+    default_code = "too_many_attempts"
+
+    def __init__(self, message: str, *, retry_after: int, code: str = "", hint: str = "") -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.retry_after = retry_after
+
+
 class Unavailable(CovenantError):
     """An outside system did not do its part; `retryable` says whether trying again makes sense."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from functools import cache
 from typing import Any
 
@@ -17,8 +18,11 @@ from django.db import transaction
 
 STREAM = "covenant:events"
 STREAM_LENGTH = 20_000
+# After a time-out nothing is sent for so long: a Redis that hangs must not slow every write.
+PAUSE_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
+_paused_until = 0.0
 
 
 @cache
@@ -32,13 +36,18 @@ def connection() -> redis.Redis:
 def publish(topic: str, event: str, data: dict[str, Any] | None = None) -> None:
     """Tell viewers of `topic` after the transaction commits (at once outside of one).
 
-    Topics: `job:ID`, `jobs`, `model:NAME`, `endpoint:ENV/MODEL`, `node:NAME`, `person:USERNAME`.
+    Topics: `job:ID`, `jobs`, `subject:…`, `model:NAME`, `version:NAME/N`, `contract:NAME/REV`,
+    `release:ID`, `endpoint:ENV/MODEL`, `node:NAME`, `inbox:USERNAME` (which only that person
+    may listen to). `event` is what happened, `job.changed` and the like; `data` is JSON.
     """
     transaction.on_commit(lambda: publish_now(topic, event, data))
 
 
 def publish_now(topic: str, event: str, data: dict[str, Any] | None = None) -> None:
     """Append the event to the stream; a missing Redis is logged, never raised."""
+    global _paused_until  # noqa: PLW0603 - one pause per process
+    if time.monotonic() < _paused_until:
+        return
     try:
         connection().xadd(
             STREAM,
@@ -47,4 +56,6 @@ def publish_now(topic: str, event: str, data: dict[str, Any] | None = None) -> N
             approximate=True,
         )
     except redis.RedisError as error:
+        if isinstance(error, redis.TimeoutError):
+            _paused_until = time.monotonic() + PAUSE_SECONDS
         log.warning("event %s on %s was not published: %s", event, topic, error)

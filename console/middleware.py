@@ -4,55 +4,114 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, BinaryIO
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.http import FileResponse, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
-from psycopg_pool import PoolTimeout
+from django_htmx.http import HttpResponseClientRedirect
+from whitenoise.middleware import WhiteNoiseMiddleware
 
-from console.errors import CovenantError
+from console.errors import Unavailable
+from console.metrics import count_request
+from console.views.errors import explain, explained
 
 log = logging.getLogger(__name__)
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+FILE_BLOCK = 64 * 1024
 
 GetResponse = Callable[[HttpRequest], Any]
 
 
 @sync_and_async_middleware
 def request_context(get_response: GetResponse) -> Callable[[HttpRequest], Any]:
-    """Keep the caller's X-Request-ID or make one, and give it back with the answer."""
+    """Keep the caller's X-Request-ID or make one, give it back, and count the request."""
 
-    def name(request: HttpRequest) -> str:
+    def begin(request: HttpRequest) -> float:
         given = request.headers.get("X-Request-ID", "")
         request_id = given if REQUEST_ID.match(given) else uuid.uuid4().hex
         request.request_id = request_id  # type: ignore[attr-defined]
-        return request_id
+        return time.monotonic()
+
+    def end(request: HttpRequest, response: HttpResponseBase, began: float) -> None:
+        response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
+        count_request(request, response, time.monotonic() - began)
 
     if iscoroutinefunction(get_response):
 
-        async def handle(request: HttpRequest) -> HttpResponse:
-            request_id = name(request)
-            response: HttpResponse = await get_response(request)
-            response["X-Request-ID"] = request_id
+        async def handle(request: HttpRequest) -> HttpResponseBase:
+            began = begin(request)
+            response: HttpResponseBase = await get_response(request)
+            end(request, response, began)
             return response
 
         return handle
 
-    def handle_sync(request: HttpRequest) -> HttpResponse:
-        request_id = name(request)
-        response: HttpResponse = get_response(request)
-        response["X-Request-ID"] = request_id
+    def handle_sync(request: HttpRequest) -> HttpResponseBase:
+        began = begin(request)
+        response: HttpResponseBase = get_response(request)
+        end(request, response, began)
         return response
 
     return handle_sync
 
 
-class explain_errors:  # noqa: N801 - named as the middleware it is listed as
+@sync_and_async_middleware
+def static_files(get_response: GetResponse) -> Callable[[HttpRequest], Any]:
+    """WhiteNoise's static files without its blocking call: it would put all requests in threads."""
+    files = WhiteNoiseMiddleware(lambda request: None)
+
+    if iscoroutinefunction(get_response):
+
+        async def handle(request: HttpRequest) -> HttpResponseBase:
+            if not request.path_info.startswith(files.static_prefix):
+                answer: HttpResponseBase = await get_response(request)
+                return answer
+            found: HttpResponseBase | None = await sync_to_async(files, thread_sensitive=False)(
+                request
+            )
+            if found is None:
+                missing: HttpResponseBase = await get_response(request)
+                return missing
+            if isinstance(found, FileResponse) and found.file_to_stream:
+                found.streaming_content = _blocks(found.file_to_stream)
+            return found
+
+        return handle
+
+    def handle_sync(request: HttpRequest) -> HttpResponseBase:
+        found: HttpResponseBase | None = files(request)
+        return get_response(request) if found is None else found
+
+    return handle_sync
+
+
+class SignInRequired(LoginRequiredMiddleware):
+    """Every page needs a signed-in person unless it is marked `login_not_required`.
+
+    A fragment asked for by htmx sends the whole page to the sign-in, instead of putting the
+    sign-in page into a corner of it.
+    """
+
+    def process_view(
+        self,
+        request: HttpRequest,
+        view_func: Callable[..., Any],
+        view_args: tuple[Any, ...],
+        view_kwargs: dict[str, Any],
+    ) -> HttpResponseBase | None:
+        refused = super().process_view(request, view_func, view_args, view_kwargs)
+        if refused is not None and request.headers.get("HX-Request"):
+            return HttpResponseClientRedirect(self.get_login_url(view_func))
+        return refused
+
+
+class explain_errors:
     """Turn an error that a page did not handle into a page (or a problem document) that explains.
 
     A CovenantError keeps its status and hint; a database that is away is a 503 that says when to
@@ -71,47 +130,15 @@ class explain_errors:  # noqa: N801 - named as the middleware it is listed as
         response: HttpResponse | Awaitable[HttpResponse] = self.get_response(request)
         return response
 
-    def process_exception(
-        self, request: HttpRequest, exception: Exception
-    ) -> HttpResponse | None:
-        if isinstance(exception, (OperationalError, InterfaceError, PoolTimeout)):
-            log.warning("%s %s: the database is away: %s", request.method, request.path, exception)
-            response = _explain(
-                request,
-                status=503,
-                code="database_unavailable",
-                message="The database is not reachable at the moment.",
-                hint="Nothing was lost. Try again in a few seconds.",
-            )
-            response["Retry-After"] = "2"
-            return response
-        if isinstance(exception, CovenantError):
-            return _explain(
-                request,
-                status=exception.status,
-                code=exception.code,
-                message=exception.message,
-                hint=exception.hint,
-            )
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if error := explained(exception):
+            if isinstance(error, Unavailable):
+                log.warning("%s %s: %s", request.method, request.path, exception)
+            return explain(request, error)
         return None
 
 
-def _explain(
-    request: HttpRequest, *, status: int, code: str, message: str, hint: str
-) -> HttpResponse:
-    if request.path.startswith("/api/"):
-        return JsonResponse(
-            {
-                "type": "about:blank",
-                "title": message,
-                "status": status,
-                "detail": message,
-                "code": code,
-                "hint": hint,
-                "errors": [],
-            },
-            status=status,
-            content_type="application/problem+json",
-        )
-    context = {"message": message, "hint": hint, "code": code, "status": status}
-    return render(request, "errors/explained.html", context, status=status)
+async def _blocks(file: BinaryIO) -> AsyncIterator[bytes]:
+    read = sync_to_async(file.read, thread_sensitive=False)
+    while block := await read(FILE_BLOCK):
+        yield block

@@ -151,7 +151,7 @@ if _plotly and _plotly.origin:
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = CONFIG.debug
 
-if CONFIG.storage.__class__ is env.S3Storage:
+if isinstance(CONFIG.storage, env.S3Storage):
     STORAGES = {
         "default": {
             "BACKEND": "storages.backends.s3.S3Storage",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from django.urls import include, path
 
+from console.views.accounts import choose_language
+
 urlpatterns = [
     path("", include("deployments.overview_urls")),
     path("", include(("console.page_urls", "console"))),
     path("", include(("models_registry.urls", "models_registry"))),
     path("", include(("deployments.urls", "deployments"))),
-    path("i18n/", include("django.conf.urls.i18n")),
+    path("i18n/setlang/", choose_language, name="set_language"),
     path(
         "api/v1/",
         include(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
@@ -19,12 +19,10 @@ class TokenAuthentication(BaseAuthentication):
     keyword = "Token"
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        parts = get_authorization_header(request).split()
-        if not parts or parts[0].lower() != b"token":
+        clear = token_of(request.headers.get("Authorization", ""))
+        if clear is None:
             return None
-        if len(parts) != 2:
-            raise AuthenticationFailed("Use “Authorization: Token <token>”.", code="bad_token")
-        token = authenticate_token(parts[1].decode("ascii", "replace"))
+        token = authenticate_token(clear)
         if token is None:
             raise AuthenticationFailed(
                 "This token is unknown, expired or revoked. Create another under Settings.",
@@ -42,9 +40,17 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
     def get_security_definition(self, auto_schema: object) -> dict[str, str]:
         return {
-            "type": "apiKey", "in": "header", "name": "Authorization",
+            "type": "apiKey",
+            "in": "header",
+            "name": "Authorization",
             "description": "`Token <token>`; tokens are made under Settings.",
         }
+
+
+def token_of(header: str) -> str | None:
+    """The clear text of an Authorization header's token; None when it names none."""
+    keyword, _, clear = header.strip().partition(" ")
+    return clear.strip() if keyword.lower() == "token" else None
 
 
 def actor_of(request: HttpRequest | Request) -> Actor:

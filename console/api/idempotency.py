@@ -6,18 +6,18 @@ import hashlib
 import json
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeAlias, cast
 
-from django.db import IntegrityError, transaction
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from console.errors import Conflict, Invalid
-from console.models import IdempotentRequest
+from console.api.authentication import actor_of
+from console.errors import Invalid
+from console.services.idempotent_requests import claim_request, keep_answer, release_request
 
 P = ParamSpec("P")
-Method = Callable[Concatenate[Any, Request, P], Response]
+Method: TypeAlias = Callable[Concatenate[Any, Request, P], Response]
 
 
 def idempotent(method: Method[P]) -> Method[P]:
@@ -28,48 +28,29 @@ def idempotent(method: Method[P]) -> Method[P]:
     """
 
     @wraps(method)
-    def wrapper(view: APIView, request: Request, *args: P.args, **kwargs: P.kwargs) -> Response:
+    def wrapper(view: Any, request: Request, *args: P.args, **kwargs: P.kwargs) -> Response:
         key = request.headers.get("Idempotency-Key", "")
         if not key:
             return method(view, request, *args, **kwargs)
-        if len(key) > 200:
+        if len(key) > 200 or "\0" in key:
             raise Invalid("Idempotency-Key is longer than 200 characters.", code="bad_key")
-        fingerprint = _fingerprint(request)
-        try:
-            with transaction.atomic():
-                claim = IdempotentRequest.objects.create(
-                    user_id=request.user.pk, key=key, fingerprint=fingerprint
-                )
-        except IntegrityError:
-            return _earlier(request, key, fingerprint)
+        row = claim_request(user=actor_of(request).user, key=key, fingerprint=_fingerprint(request))
+        if row.status:
+            return Response(row.body, status=row.status, headers={"Idempotent-Replayed": "true"})
         try:
             response = method(view, request, *args, **kwargs)
         except BaseException:
-            claim.delete()
+            release_request(row=row)
             raise
-        claim.status = response.status_code
-        claim.body = json.loads(json.dumps(response.data, default=str))
-        claim.save(update_fields=["status", "body"])
+        # As it goes to the caller, so that the second answer is the first, byte for byte.
+        body = json.loads(JSONRenderer().render(response.data) or b"null")
+        keep_answer(row=row, status=response.status_code, body=body)
         return response
 
-    return wrapper
-
-
-def _earlier(request: Request, key: str, fingerprint: str) -> Response:
-    earlier = IdempotentRequest.objects.get(user_id=request.user.pk, key=key)
-    if earlier.fingerprint != fingerprint:
-        raise Conflict(
-            "This Idempotency-Key was used for another request.", code="idempotency_key_reused",
-            hint="Use a new key for each new act.",
-        )
-    if not earlier.status:
-        raise Conflict(
-            "The first request with this Idempotency-Key is still under way.",
-            code="request_under_way", hint="Try again in a second.",
-        )
-    return Response(earlier.body, status=earlier.status, headers={"Idempotent-Replayed": "true"})
+    return cast(Method[P], wrapper)
 
 
 def _fingerprint(request: Request) -> str:
-    text = f"{request.method}\n{request.path}\n{json.dumps(request.data, sort_keys=True, default=str)}"
+    body = json.dumps(request.data, sort_keys=True, default=str)
+    text = f"{request.method}\n{request.get_full_path()}\n{body}"
     return hashlib.sha256(text.encode()).hexdigest()

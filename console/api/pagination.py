@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.db.models import QuerySet
 from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
 
 
 class RecentFirstPagination(CursorPagination):
-    """Newest first, at most 200 a page; views may name another stable order."""
+    """Newest first, at most 200 a page; a view may name another stable `pagination_ordering`."""
 
     ordering = "-pk"
     page_size_query_param = "limit"
     max_page_size = 200
+
+    def get_ordering(self, request: Request, queryset: QuerySet[Any], view: Any) -> tuple[str, ...]:
+        ordering = getattr(view, "pagination_ordering", self.ordering)
+        return (ordering,) if isinstance(ordering, str) else tuple(ordering)

@@ -2,72 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
-from django.http import Http404
+from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from console.errors import CovenantError, FieldError, Unavailable
+from console.errors import CovenantError, FieldError, TooMany, Unavailable
 
 MEDIA_TYPE = "application/problem+json"
 
 
-def problem(
-    *, status_code: int, code: str, detail: str, hint: str = "", errors: list[FieldError] | None = None
-) -> Response:
-    """A problem document as a response."""
-    body = {
+def problem_body(
+    *,
+    status_code: int,
+    code: str,
+    detail: str,
+    hint: str = "",
+    errors: Iterable[FieldError] = (),
+) -> dict[str, Any]:
+    """The members of a problem document; `code` is stable, `errors` point into the input."""
+    return {
         "type": f"urn:covenant:problem:{code}",
         "title": code.replace("_", " ").capitalize(),
         "status": status_code,
         "detail": detail,
         "code": code,
         "hint": hint,
-        "errors": [{"pointer": e.pointer, "detail": e.detail} for e in errors or []],
+        "errors": [{"pointer": error.pointer, "detail": error.detail} for error in errors],
     }
+
+
+def problem(
+    *,
+    status_code: int,
+    code: str,
+    detail: str,
+    hint: str = "",
+    errors: Iterable[FieldError] = (),
+) -> Response:
+    """A problem document as the answer of an API view."""
+    body = problem_body(status_code=status_code, code=code, detail=detail, hint=hint, errors=errors)
     return Response(body, status=status_code, content_type=MEDIA_TYPE)
+
+
+def problem_page(
+    *,
+    status_code: int,
+    code: str,
+    detail: str,
+    hint: str = "",
+    errors: Iterable[FieldError] = (),
+) -> JsonResponse:
+    """A problem document as the answer of a plain Django view or middleware."""
+    body = problem_body(status_code=status_code, code=code, detail=detail, hint=hint, errors=errors)
+    return JsonResponse(body, status=status_code, content_type=MEDIA_TYPE)
+
+
+def problem_of(error: CovenantError) -> JsonResponse:
+    """One of our own errors as the answer of a plain Django view."""
+    response = problem_page(
+        status_code=error.status,
+        code=error.code,
+        detail=error.message,
+        hint=error.hint,
+        errors=error.errors,
+    )
+    if wait := retry_after(error):
+        response["Retry-After"] = str(wait)
+    return response
+
+
+def retry_after(error: CovenantError) -> int:
+    """In how many seconds it makes sense to try again; 0 when it does not by itself."""
+    if isinstance(error, TooMany):
+        return error.retry_after
+    return 2 if isinstance(error, Unavailable) else 0
+
+
+def wants_problem(request: HttpRequest) -> bool:
+    """Whether the caller is a program that reads problem documents, not a person's browser."""
+    return request.path.startswith("/api/") or MEDIA_TYPE in request.headers.get("Accept", "")
 
 
 def problem_response(exc: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's exception handler: our own errors, DRF's and Django's, all in one form."""
     if isinstance(exc, CovenantError):
-        response = problem(
-            status_code=exc.status, code=exc.code, detail=exc.message, hint=exc.hint,
-            errors=list(exc.errors),
-        )
-        if isinstance(exc, Unavailable):
-            response["Retry-After"] = "2"
-        return response
+        return _of_covenant(exc)
     if isinstance(exc, (Http404, ObjectDoesNotExist)):
         return problem(
-            status_code=404, code="not_found", detail="There is no such thing here.",
+            status_code=404,
+            code="not_found",
+            detail="There is no such thing here.",
             hint="Check the name or the number in the address.",
         )
     if isinstance(exc, PermissionDenied):
         return problem(status_code=403, code="not_allowed", detail=str(exc) or "Not allowed.")
     if isinstance(exc, exceptions.ValidationError):
         return problem(
-            status_code=status.HTTP_422_UNPROCESSABLE_ENTITY, code="invalid_input",
+            status_code=status.HTTP_422_UNPROCESSABLE_ENTITY,
+            code="invalid_input",
             detail="Some fields are missing or not accepted.",
             hint="See errors: each names its field by a JSON pointer.",
-            errors=list(_field_errors(exc.detail, "")),
+            errors=_field_errors(exc.detail, ""),
         )
     if isinstance(exc, exceptions.APIException):
-        plain = exception_handler(exc, context)
-        codes = exc.get_codes()
-        answer = problem(
-            status_code=exc.status_code, code=codes if isinstance(codes, str) else exc.default_code,
-            detail=str(exc.detail),
-        )
-        for header, value in (plain.headers.items() if plain else ()):
-            if header.lower() in {"www-authenticate", "retry-after"}:
-                answer[header] = value
-        return answer
+        return _of_framework(exc, context)
     return None
+
+
+def _of_covenant(error: CovenantError) -> Response:
+    response = problem(
+        status_code=error.status,
+        code=error.code,
+        detail=error.message,
+        hint=error.hint,
+        errors=error.errors,
+    )
+    if wait := retry_after(error):
+        response["Retry-After"] = str(wait)
+    return response
+
+
+def _of_framework(error: exceptions.APIException, context: dict[str, Any]) -> Response:
+    plain = exception_handler(error, context)
+    codes = error.get_codes()
+    answer = problem(
+        status_code=plain.status_code if plain else error.status_code,
+        code=codes if isinstance(codes, str) else error.default_code,
+        detail=str(error.detail),
+    )
+    for header, value in plain.headers.items() if plain else ():
+        if header.lower() in {"www-authenticate", "retry-after"}:
+            answer[header] = value
+    return answer
 
 
 def _field_errors(detail: Any, pointer: str) -> Iterator[FieldError]:

@@ -1,5 +1,34 @@
+"""The floor's part of /api/v1/."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.permissions import AllowAny
 
-urlpatterns: list[URLPattern] = []
+from console.api.audit import AuditListView, AuditVerifyView
+from console.api.events import events
+from console.api.jobs import JobCancelView, JobListView, JobRetryView, JobView
+from console.api.keys import (
+    KeyListView,
+    KeyRevokeView,
+    MeView,
+    TokenListView,
+    TokenRevokeView,
+)
+
+urlpatterns = [
+    path("schema/", SpectacularAPIView.as_view(permission_classes=[AllowAny]), name="schema"),
+    path("events/", events, name="events"),
+    path("me/", MeView.as_view(), name="me"),
+    path("jobs/", JobListView.as_view(), name="job-list"),
+    path("jobs/<uuid:job_id>/", JobView.as_view(), name="job-detail"),
+    path("jobs/<uuid:job_id>/cancel/", JobCancelView.as_view(), name="job-cancel"),
+    path("jobs/<uuid:job_id>/retry/", JobRetryView.as_view(), name="job-retry"),
+    path("keys/", KeyListView.as_view(), name="key-list"),
+    path("keys/<str:key_id>/revoke/", KeyRevokeView.as_view(), name="key-revoke"),
+    path("tokens/", TokenListView.as_view(), name="token-list"),
+    path("tokens/<int:token_id>/revoke/", TokenRevokeView.as_view(), name="token-revoke"),
+    path("audit/", AuditListView.as_view(), name="audit-list"),
+    path("audit/verify/", AuditVerifyView.as_view(), name="audit-verify"),
+]

@@ -1,4 +1,4 @@
-"""How audit entries are chained: each digest covers the entry's content and the digest before it."""
+"""How audit entries are chained: each digest covers its entry and the digest before it."""
 
 from __future__ import annotations
 

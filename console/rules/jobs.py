@@ -7,6 +7,8 @@ from datetime import timedelta
 
 LEASE = timedelta(seconds=6)
 HEARTBEAT_SECONDS = 1.5
+# How often a running job looks whether it was cancelled: the ask is honoured within 2 s.
+LOOK_SECONDS = 0.5
 RESEND_AFTER = timedelta(seconds=5)
 
 
@@ -54,9 +56,10 @@ KINDS: dict[str, JobKind] = {
             "deployments.tasks.unload",
             "",
             4,
-            "deployments.services.placements.unload_ended",
+            "deployments.services.unloads.unload_ended",
         ),
         JobKind("rollback", "deployments.tasks.supervise_rollback", "control", 3),
+        JobKind("reconcile", "deployments.tasks.reconcile", "", 4),
     )
 }
 

@@ -52,6 +52,7 @@ ACTIONS: dict[str, ActionRule] = {
     "environment.change": ActionRule(
         frozenset({PLATFORM_ADMIN}), "admin", "change an environment"
     ),
+    "job.manage_own": ActionRule(EVERYBODY, "write", "manage one's own jobs"),
     # One's own jobs may always be cancelled and retried; this is for those of others.
     "job.manage": ActionRule(OPERATORS, "operate", "manage other people's jobs"),
     "key.manage_own": ActionRule(EVERYBODY, "sign", "manage one's signing keys"),

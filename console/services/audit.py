@@ -7,6 +7,8 @@ from datetime import UTC
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from console.actors import Actor
@@ -31,8 +33,7 @@ def record(
     """
     if not connection.in_atomic_block:
         raise RuntimeError("audit.record belongs inside the transaction of what it records")
-    AuditHead.objects.get_or_create(id=1)
-    head = AuditHead.objects.select_for_update().get(id=1)
+    head = _locked_head()
     entry = AuditEntry(
         sequence=head.sequence + 1,
         at=timezone.now(),
@@ -40,7 +41,7 @@ def record(
         actor_id_text=str(actor.user.pk),
         action=action,
         subject=subject[:200],
-        subject_url=subject_url,
+        subject_url=subject_url[:300],
         before=before,
         after=after,
         reason=reason,
@@ -74,15 +75,42 @@ def content_of(entry: AuditEntry) -> EntryContent:
 
 
 def verify_chain() -> tuple[int, list[ChainFault]]:
-    """Check every entry; gives how many there are and where the chain is broken (at most 20)."""
+    """Check every entry; gives how many there are and where the chain is broken (at most 20).
+
+    No lock is taken, so writers go on: an append moves head and entries in one transaction, and
+    what is appended meanwhile lies behind the head that is checked here.
+    """
     with transaction.atomic():
-        head = AuditHead.objects.select_for_update().filter(id=1).first() or AuditHead()
+        head = AuditHead.objects.filter(id=1).first() or AuditHead()
         faults = list(
-            find_faults(_links(), head_sequence=head.sequence, head_digest=head.digest)
+            find_faults(_links(head.sequence), head_sequence=head.sequence, head_digest=head.digest)
         )
+        if extra := _entries_behind_the_head():
+            faults.append(ChainFault(extra, "it was added behind the chain's head"))
     return head.sequence, faults
 
 
-def _links() -> Iterator[Link]:
-    for entry in AuditEntry.objects.order_by("sequence").iterator(chunk_size=2000):
+def _locked_head() -> AuditHead:
+    head = AuditHead.objects.select_for_update().filter(id=1).first()
+    if head is None:
+        AuditHead.objects.get_or_create(id=1)
+        head = AuditHead.objects.select_for_update().get(id=1)
+    return head
+
+
+def _links(last: int) -> Iterator[Link]:
+    entries = AuditEntry.objects.filter(sequence__lte=last).order_by("sequence")
+    for entry in entries.iterator(chunk_size=2000):
         yield Link(content_of(entry), entry.previous_digest, entry.digest)
+
+
+def _entries_behind_the_head() -> int:
+    """Sequence of the newest entry when it is behind the head, else 0; seen in one statement."""
+    head = AuditHead.objects.filter(id=1).values("sequence")[:1]
+    newest = (
+        AuditEntry.objects.annotate(head=Coalesce(Subquery(head), 0))
+        .order_by("-sequence")
+        .values_list("sequence", "head")
+        .first()
+    )
+    return newest[0] if newest and newest[0] > newest[1] else 0

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console.actors import Actor, require
-from console.errors import Invalid, NotFound
+from console.errors import Invalid, NotAllowed, NotFound
 from console.models import ApiToken
 from console.rules.permissions import SCOPES
 from console.services import audit
@@ -31,7 +31,14 @@ def create_token(
     if unknown or not scopes:
         raise Invalid(
             f"Unknown scope: {', '.join(unknown)}." if unknown else "A token needs a scope.",
-            code="bad_scope", hint="Scopes are " + ", ".join(SCOPES) + ".",
+            code="bad_scope",
+            hint="Scopes are " + ", ".join(SCOPES) + ".",
+        )
+    if actor.scopes is not None and not set(scopes) <= actor.scopes:
+        raise NotAllowed(
+            "A token cannot make one that may do more than itself.",
+            code="scope_missing",
+            hint="Sign in, or use a token that has these scopes.",
         )
     lifetime = settings.TOKEN_LIFETIME_DAYS if days is None else days
     if not 1 <= lifetime <= 365 or not name.strip():
@@ -41,11 +48,17 @@ def create_token(
     clear = "cvt_" + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = ApiToken.objects.create(
-            user=actor.user, name=name.strip()[:80], prefix=clear[:10], digest=_digest(clear),
-            scopes=sorted(set(scopes)), expires_at=timezone.now() + timedelta(days=lifetime),
+            user=actor.user,
+            name=name.strip()[:80],
+            prefix=clear[:10],
+            digest=_digest(clear),
+            scopes=sorted(set(scopes)),
+            expires_at=timezone.now() + timedelta(days=lifetime),
         )
         audit.record(
-            actor=actor, action="token.create", subject=f"token {token.prefix}",
+            actor=actor,
+            action="token.create",
+            subject=f"token {token.prefix}",
             after={"name": token.name, "scopes": token.scopes, "owner": actor.user.username},
         )
     return token, clear

@@ -1,24 +1,100 @@
-"""Pages for what Django itself refuses."""
+"""Pages for what Django itself refuses, and for errors that no view handled."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.utils.translation import gettext
+
+from console.api.problems import problem_of, problem_page, retry_after, wants_problem
+from console.errors import CovenantError, NotAllowed, Unavailable
+
+
+def explained(exception: BaseException | None) -> CovenantError | None:
+    """The explanation of an error that has one: our own, or a database that is away."""
+    if isinstance(exception, CovenantError):
+        return exception
+    if isinstance(exception, (OperationalError, InterfaceError)):
+        return Unavailable(
+            "The database is not reachable at the moment.",
+            code="database_unavailable",
+            hint="Nothing was lost, and traffic to models goes on. Try again in a few seconds.",
+        )
+    return None
+
+
+def explain(request: HttpRequest, error: CovenantError) -> HttpResponse:
+    """The error as a problem document for programs, as a page for people."""
+    if wants_problem(request) or request.headers.get("HX-Request"):
+        return problem_of(error)
+    name = error.status if error.status in {403, 404, 503} else "explained"
+    response = _page(request, f"errors/{name}.html", status=error.status, error=error)
+    if wait := retry_after(error):
+        response["Retry-After"] = str(wait)
+    return response
 
 
 def bad_request(request: HttpRequest, exception: Any = None) -> HttpResponse:
-    return render(request, "errors/400.html", status=400)
+    if wants_problem(request):
+        return problem_page(status_code=400, code="bad_request", detail="This was not understood.")
+    return _page(request, "errors/400.html", status=400)
 
 
 def forbidden(request: HttpRequest, exception: Any = None) -> HttpResponse:
-    return render(request, "errors/403.html", status=403)
+    if wants_problem(request):
+        return problem_page(
+            status_code=403, code="not_allowed", detail=str(exception or "") or "Not allowed."
+        )
+    return _page(request, "errors/403.html", status=403)
+
+
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
+    if wants_problem(request):
+        return problem_page(status_code=403, code="csrf_failed", detail=reason)
+    error = NotAllowed(
+        gettext("This form is out of date."),
+        code="csrf_failed",
+        hint=gettext("Go back, reload the page and send it again."),
+    )
+    return _page(request, "errors/403.html", status=403, error=error)
 
 
 def not_found(request: HttpRequest, exception: Any = None) -> HttpResponse:
-    return render(request, "errors/404.html", status=404)
+    if wants_problem(request):
+        return problem_page(
+            status_code=404, code="not_found", detail=f"There is nothing at {request.path}."
+        )
+    return _page(request, "errors/404.html", status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    return render(request, "errors/500.html", status=500)
+    """Called within the handling of what was raised, also by a middleware."""
+    if error := explained(sys.exc_info()[1]):
+        return explain(request, error)
+    if wants_problem(request):
+        return problem_page(
+            status_code=500,
+            code="internal_error",
+            detail="Something went wrong inside Covenant.",
+            hint=f"Give the reference {_reference(request)} to your platform admin.",
+        )
+    return _page(request, "errors/500.html", status=500)
+
+
+def _page(
+    request: HttpRequest, template: str, *, status: int, error: CovenantError | None = None
+) -> HttpResponse:
+    context = {"request_id": _reference(request), "error": error, "status": status}
+    if status >= 500:
+        # Without the request: session and user may be what is broken.
+        return HttpResponse(render_to_string(template, context), status=status)
+    return render(request, template, context, status=status)
+
+
+def _reference(request: HttpRequest) -> str:
+    return str(getattr(request, "request_id", ""))

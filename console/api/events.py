@@ -1,0 +1,125 @@
+"""`GET /api/v1/events/?topics=…`: Server-Sent Events."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth import get_user
+from django.contrib.auth.decorators import login_not_required
+from django.core.handlers.asgi import ASGIRequest
+from django.db import DatabaseError, connections
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.views.decorators.http import require_GET
+
+from console.api.authentication import token_of
+from console.api.problems import problem_page
+from console.live_feed import LiveEvent, Subscription, feed
+from console.services.tokens import authenticate_token
+
+MOST_TOPICS = 50
+PING_SECONDS = 15.0
+RECHECK_SECONDS = 60.0
+TOPIC = re.compile(r"^[a-z]+(:.{1,240})?$")
+EVENT_ID = re.compile(r"^\d{1,20}-\d{1,20}$")
+
+
+@login_not_required
+@require_GET
+async def events(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+    """The live events of the topics asked for, as `data:` lines of JSON with `topic` and `type`.
+
+    `Last-Event-ID` goes on from there; an event of the type `resync` says that some may have been
+    missed. The stream ends when its reader may no longer read.
+    """
+    if not isinstance(request, ASGIRequest):
+        # Under WSGI each stream would hold a worker for as long as its page is open.
+        return problem_page(
+            status_code=404, code="live_events_off", detail="This server sends no live events."
+        )
+    username = await _reader(request)
+    if username is None:
+        return problem_page(
+            status_code=401,
+            code="not_authenticated",
+            detail="Sign in, or send a token that is valid, to read live events.",
+        )
+    asked = {topic for topic in request.GET.get("topics", "").split(",") if topic}
+    if len(asked) > MOST_TOPICS:
+        return problem_page(
+            status_code=422,
+            code="too_many_topics",
+            detail=f"{len(asked)} topics were asked for; {MOST_TOPICS} are the most.",
+        )
+    last = request.headers.get("Last-Event-ID", "")
+    topics = {topic for topic in asked if may_listen(username, topic)}
+    return StreamingHttpResponse(
+        _stream(request, topics, last if EVENT_ID.match(last) else ""),
+        content_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+def may_listen(username: str, topic: str) -> bool:
+    """Whether a person may listen to a topic; an inbox is its owner's alone."""
+    if not TOPIC.match(topic):
+        return False
+    kind, _, rest = topic.partition(":")
+    return kind != "inbox" or rest == username
+
+
+async def _stream(
+    request: ASGIRequest, topics: set[str], last_event_id: str
+) -> AsyncIterator[bytes]:
+    checked = time.monotonic()
+    async with feed().subscribe(topics, last_event_id) as subscription:
+        yield _hello(subscription, last_event_id)
+        while True:
+            event = await subscription.next(PING_SECONDS)
+            if time.monotonic() - checked > RECHECK_SECONDS:
+                if not await _still_allowed(request):
+                    return
+                checked = time.monotonic()
+            yield b": ping\n\n" if event is None else _frame(event)
+
+
+def _hello(subscription: Subscription, last_event_id: str) -> bytes:
+    # An id without data sets the place to resume from before any event has come.
+    place = last_event_id or subscription.position
+    return f"retry: 1000\nid: {place}\n\n".encode()
+
+
+def _frame(event: LiveEvent) -> bytes:
+    place = f"id: {event.id}\n" if event.id else ""
+    return f"{place}data: {event.text}\n\n".encode()
+
+
+async def _still_allowed(request: ASGIRequest) -> bool:
+    try:
+        return await _reader(request) is not None
+    except DatabaseError:
+        # Whoever was allowed stays connected while the database is away.
+        return True
+
+
+@sync_to_async
+def _reader(request: ASGIRequest) -> str | None:
+    """Username behind the request's token or session, read anew; None when there is none."""
+    try:
+        if clear := token_of(request.headers.get("Authorization", "")):
+            token = authenticate_token(clear)
+            return token.user.username if token and "read" in token.scopes else None
+        return _session_reader(request)
+    finally:
+        # A stream lives long: it must not keep a pooled connection.
+        connections.close_all()
+
+
+def _session_reader(request: ASGIRequest) -> str | None:
+    # A request of its own, so that neither session nor user come from what was read before.
+    fresh = HttpRequest()
+    fresh.session = request.session.__class__(request.session.session_key)
+    user = get_user(fresh)
+    return user.get_username() if user.is_authenticated and user.is_active else None

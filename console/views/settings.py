@@ -1,0 +1,165 @@
+"""Settings of one's own: profile, password, keys, tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.api.authentication import actor_of
+from console.api.problems import problem_of, retry_after, wants_problem
+from console.errors import Conflict, CovenantError, Invalid, TooMany
+from console.forms import KeyForm, PasswordForm, ReasonForm, TokenForm
+from console.models import ApiToken, KeyOrigin
+from console.selectors.people import keys_of, tokens_of
+from console.services.keys import enrol_key, revoke_key
+from console.services.people import change_own_password
+from console.services.tokens import create_token, revoke_token
+
+REFUSED = (Invalid, Conflict, TooMany)
+
+
+@sensitive_post_parameters("old", "password")
+@require_http_methods(["GET", "POST"])
+def you(request: HttpRequest) -> HttpResponse:
+    """Who one is here, and a new password."""
+    form = PasswordForm(request.POST or None)
+    status = 200
+    if form.is_bound:
+        status = 422
+        if form.is_valid():
+            try:
+                user = change_own_password(
+                    old=form.cleaned_data["old"],
+                    new=form.cleaned_data["password"],
+                    actor=actor_of(request),
+                )
+            except REFUSED as error:
+                status = _refuse(form, error)
+            else:
+                update_session_auth_hash(request, user)
+                messages.success(
+                    request, _("Your password is changed; your other sessions are ended.")
+                )
+                return redirect("console:settings")
+    return _answer(request, "console/settings/you.html", {"form": form}, status)
+
+
+@require_safe
+def keys(request: HttpRequest) -> HttpResponse:
+    """One's signing keys, those that the server knows and those of this browser."""
+    context = {"keys": keys_of(actor_of(request).user), "form": KeyForm()}
+    return render(request, "console/settings/keys.html", context)
+
+
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "POST"])
+def key_enrol(request: HttpRequest) -> HttpResponse:
+    """Enrol the public half of a key: made by this browser (by script) or pasted as PEM."""
+    form = KeyForm(request.POST or None)
+    status = 200
+    if form.is_bound:
+        status = 422
+        made_here = request.POST.get("origin") == KeyOrigin.BROWSER
+        if form.is_valid():
+            try:
+                key = enrol_key(
+                    name=form.cleaned_data["name"],
+                    public_key=form.cleaned_data["public_key"],
+                    origin=KeyOrigin.BROWSER if made_here else KeyOrigin.CLI,
+                    password=form.cleaned_data["password"],
+                    actor=actor_of(request),
+                )
+            except REFUSED as error:
+                if wants_problem(request):
+                    return problem_of(error)
+                status = _refuse(form, error)
+            else:
+                if wants_problem(request):
+                    return JsonResponse({"id": key.pk, "keyid": key.keyid}, status=201)
+                messages.success(request, _("The key is enrolled: you can sign with it."))
+                return redirect("console:keys")
+        elif wants_problem(request):
+            return problem_of(Invalid("Name, public key and password are all needed."))
+    return _answer(request, "console/settings/key_enrol.html", {"form": form}, status)
+
+
+@require_POST
+def key_revoke(request: HttpRequest, key_id: str) -> HttpResponse:
+    """Revoke a key; it stays in the list, and what it signed stays marked."""
+    form = ReasonForm(request.POST)
+    reason = form.cleaned_data["reason"] if form.is_valid() else ""
+    try:
+        revoke_key(key_id=key_id, reason=reason, actor=actor_of(request))
+    except Invalid as error:
+        messages.error(request, error.message)
+    else:
+        messages.success(request, _("The key is revoked: it signs nothing new."))
+    return redirect("console:keys")
+
+
+@require_safe
+def tokens(request: HttpRequest) -> HttpResponse:
+    """One's tokens, without their clear text."""
+    form = TokenForm(initial={"days": settings.TOKEN_LIFETIME_DAYS})
+    context = {"tokens": _with_state(request), "form": form}
+    return render(request, "console/settings/tokens.html", context)
+
+
+@require_POST
+def token_create(request: HttpRequest) -> HttpResponse:
+    """Make a token and show it this once."""
+    actor = actor_of(request)
+    form = TokenForm(request.POST)
+    clear, status = "", 422
+    if form.is_valid():
+        try:
+            _token, clear = create_token(**form.cleaned_data, actor=actor)
+        except REFUSED as error:
+            status = _refuse(form, error)
+        else:
+            form = TokenForm(initial={"days": settings.TOKEN_LIFETIME_DAYS})
+            status = 201
+    context = {"tokens": _with_state(request), "form": form, "clear": clear}
+    return _answer(request, "console/settings/tokens.html", context, status)
+
+
+@require_POST
+def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Revoke a token at once."""
+    revoke_token(token_id=token_id, actor=actor_of(request))
+    messages.success(request, _("The token is revoked: calls with it are refused from now on."))
+    return redirect("console:tokens")
+
+
+def _with_state(request: HttpRequest) -> list[tuple[ApiToken, str]]:
+    now = timezone.now()
+    return [
+        (
+            token,
+            "revoked" if token.revoked_at else "active" if token.expires_at > now else "expired",
+        )
+        for token in tokens_of(actor_of(request).user)
+    ]
+
+
+@never_cache
+def _answer(
+    request: HttpRequest, template: str, context: dict[str, Any], status: int
+) -> HttpResponse:
+    return render(request, template, context, status=status)
+
+
+def _refuse(form: Any, error: CovenantError) -> int:
+    form.add_refusal(error)
+    # Shown in place; 422 and 429 are what the scripts of forms understand.
+    return 429 if retry_after(error) else 422
