@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import string
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def passwords(home: Path) -> dict[str, str]:
     kept: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     missing = [name for name in ROLES if name not in kept]
     if missing:
-        kept.update({name: secrets.token_urlsafe(9) for name in missing})
+        kept.update({name: _password() for name in missing})
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write_private(path, json.dumps(kept).encode())
     return kept
@@ -67,6 +68,12 @@ def sign_in(username: str, password: str, *, url: str, home: Path) -> Person:
             },
         )
     return Person(username, password, client, key)
+
+
+def _password() -> str:
+    """Twelve letters and digits, easy to copy from a terminal."""
+    letters = string.ascii_letters + string.digits
+    return "".join(secrets.choice(letters) for _ in range(12))
 
 
 def _key(path: Path, passphrase: str) -> signing_keys.PrivateKey:

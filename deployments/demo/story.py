@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,10 +131,10 @@ class Story:
             raise CliError(f"{MODEL} v{number} is {version['state']}: {version.get('rejection')}")
         report = self.dana.client.get(f"/models/{MODEL}/versions/{number}/report/")
         worst = max(o["max_abs"] for o in report["equivalence"]["outputs"])
-        passed = sum(check["verdict"] == "passed" for check in report["checks"])
+        verdicts = Counter(check["verdict"] for check in report["checks"])
         return (
             f"{version['source_format']} → ONNX opset {version['facts']['opset']}; "
-            f"{passed} of {len(report['checks'])} checks passed, "
+            f"{verdicts['passed']} checks passed, {verdicts['failed']} failed, "
             f"{report['equivalence']['samples']} comparisons, worst difference {worst:.1e}"
         )
 

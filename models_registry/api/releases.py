@@ -33,7 +33,7 @@ from models_registry.services.releases import (
     withdraw_release,
 )
 
-FILTERS = ("environment", "state")
+FILTERS = ("environment", "state", "version")
 
 
 class ReleaseListView(ListAPIView[Release]):

@@ -34,7 +34,7 @@ class ReleasePage:
 
 
 def release_list(
-    *, model_name: str = "", environment: str = "", state: str = ""
+    *, model_name: str = "", environment: str = "", state: str = "", version: str = ""
 ) -> QuerySet[Release]:
     """Releases, newest first, in 2 queries."""
     releases = _fetched(Release.objects.all())
@@ -44,6 +44,8 @@ def release_list(
         releases = releases.filter(environment__name=environment)
     if state:
         releases = releases.filter(state=state)
+    if version.isascii() and version.isdecimal():
+        releases = releases.filter(version__number=int(version))
     return releases
 
 
