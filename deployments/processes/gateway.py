@@ -37,10 +37,12 @@ class GatewayControl:
             on_connect=self._hear, on_disconnect=self._hear, on_ack=self._hear, on_nack=self._hear
         )
         self.port = 0
+        self.listening = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. Raises RuntimeError when the address is taken."""
         self.port = await self._ads.start(self._address)
+        self.listening.set()
         log.info("gateway control listens on port %s", self.port)
         listener = asyncio.create_task(self._listen())
         stopper = asyncio.create_task(self._wake_on(stop))

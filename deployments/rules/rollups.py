@@ -77,8 +77,11 @@ def add_counts(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, i
 
 def merge_any(left: Histogram | None, right: Histogram | None) -> Histogram | None:
     """All values of both under the bounds that both have; no value is lost, only sharpness."""
-    if left is None or right is None:
-        return left if right is None else right
+    # One without values says nothing, not even by its bounds.
+    if left is None or not left.total:
+        return right or left
+    if right is None or not right.total:
+        return left
     if left.bounds == right.bounds:
         return histograms.merge(left, right)
     shared = sorted(set(left.bounds) & set(right.bounds))

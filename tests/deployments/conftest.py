@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from console.actors import Actor
 from console.models import Job, JobState
@@ -57,7 +58,9 @@ class Fleet:
 @pytest.fixture
 def fleet_rows(db: None, free_port: Callable[[], int]) -> Fleet:
     """Rows alone: nobody answers at the node's addresses."""
-    return _make_fleet(free_port, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", "/nowhere")
+    return _make_fleet(
+        free_port, f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", "/nowhere"
+    )
 
 
 @pytest.fixture
@@ -102,7 +105,7 @@ def control(
         yield running
 
 
-class running_control:  # noqa: N801 - used like a function
+class running_control:
     """`with running_control() as port:` runs a gateway control in a thread of its own."""
 
     def __init__(self, port: int = 0) -> None:
@@ -130,8 +133,7 @@ class running_control:  # noqa: N801 - used like a function
     async def _work(self) -> None:
         self._control = GatewayControl(self._address)
         work = asyncio.create_task(self._control.run(self._stop))
-        while not self._control.port:
-            await asyncio.sleep(0.01)
+        await self._control.listening.wait()
         self._started.set()
         await work
 
@@ -141,11 +143,13 @@ def ready_version(
 ) -> Placement:
     """Rows of a version that is ready on the fleet's node, without any Triton."""
     release = factories.make_release(version, environment or fleet.production)
-    endpoint, _ = Endpoint.objects.get_or_create(
+    Endpoint.objects.get_or_create(
         model=version.model, environment=release.environment
     )
+    with transaction.atomic():
+        generation = generation_for(version)
     deployment = Deployment.objects.create(
-        release=release, generation=generation_for(version), requested_by=fleet.sam.user
+        release=release, generation=generation, requested_by=fleet.sam.user
     )
     return Placement.objects.create(
         deployment=deployment, node=fleet.node, state=PlacementState.READY
@@ -164,17 +168,25 @@ def applied(split: TrafficSplit) -> TrafficSplit:
 def _make_fleet(free_port: Callable[[], int], http: str, grpc: str, repository: str) -> Fleet:
     persons = factories.people()
     staging, production = (
-        factories.make_environment("staging"), factories.make_environment("production"),
+        factories.make_environment("staging"),
+        factories.make_environment("production"),
     )
     system = Actor.system("tests")
     node = fleet.register_node(
-        name="local", http_address=http, grpc_address=grpc, repository=repository,
-        environments=["staging", "production"], actor=system,
+        name="local",
+        http_address=http,
+        grpc_address=grpc,
+        repository=repository,
+        environments=["staging", "production"],
+        actor=system,
     )
     gateway = fleet.register_gateway(
-        name="embedded", admin_url=f"http://127.0.0.1:{free_port()}", actor=system,
+        name="embedded",
+        admin_url=f"http://127.0.0.1:{free_port()}",
+        actor=system,
         listeners={
-            "production": ("127.0.0.1", free_port()), "staging": ("127.0.0.1", free_port()),
+            "production": ("127.0.0.1", free_port()),
+            "staging": ("127.0.0.1", free_port()),
         },
     )
     return Fleet(staging, production, node, gateway, factories.actor(persons.sam), system)

@@ -39,7 +39,11 @@ def two(fleet_rows: Fleet) -> Fleet:
 
 def move(fleet: Fleet, weights: dict[Any, Any], revision: int | None, **more: Any) -> TrafficSplit:
     return set_split(
-        **HERE, weights=weights, expected_revision=revision, reason="Try it.", actor=fleet.sam,
+        **HERE,
+        weights=weights,
+        expected_revision=revision,
+        reason="Try it.",
+        actor=fleet.sam,
         **more,
     )
 
@@ -93,14 +97,21 @@ def test_a_reason_is_needed_and_a_viewer_may_not_move_traffic(two: Fleet) -> Non
         set_split(**HERE, weights={1: 100}, expected_revision=1, reason="x", actor=vic)
     with pytest.raises(NotFound):
         set_split(
-            environment="nowhere", model="x", weights={1: 100}, expected_revision=1, reason="x",
+            environment="nowhere",
+            model="x",
+            weights={1: 100},
+            expected_revision=1,
+            reason="x",
             actor=two.sam,
         )
 
 
 def test_header_rules_and_a_mirror_travel_to_the_gateways(two: Fleet) -> None:
     move(
-        two, {1: 100}, 1, sticky_header="X-Customer",
+        two,
+        {1: 100},
+        1,
+        sticky_header="X-Customer",
         header_rules=[{"header": "X-Exp-Id", "value": "b", "version": 2}],
         mirror={"version": 2, "percent": 10},
     )
@@ -137,7 +148,10 @@ def test_fallback_without_a_contract_is_refused(fleet_rows: Fleet) -> None:
     ready_version(fleet_rows, version, fleet_rows.staging)
     with pytest.raises(Conflict) as refused:
         set_mode(
-            environment="staging", model="fraud_detector", mode="fallback", reason="x",
+            environment="staging",
+            model="fraud_detector",
+            mode="fallback",
+            reason="x",
             actor=fleet_rows.sam,
         )
     assert refused.value.code == "no_fallback"
