@@ -4,180 +4,11 @@
    ready cannot be raised and say why. Apply sends  PUT data-split-url?wait=1  with If-Match: "revision"
    and {weights, reason, …kept fields}; the answer's acknowledgements are shown for each gateway.
    412: shows what changed and offers to load it. A live event about somebody else's change
-   (topic data-split-topic, type split…) is loaded at once, or asks first when there is a draft.
+   (topic data-split-topic, type split…; or resync) is loaded at once, or asks first when there is a draft.
    Fires "split:applied" on the form with the answer. */
 
 import { bind } from "./bind.js";
-import { send } from "./http.js";
-import { changes, moveShare, toBasisPoints, toPercent } from "./split-math.js";
-import { drawBar, showAcknowledgements, showRow } from "./split-view.js";
-import { figure, number, t } from "./strings.js";
-
-const fromPercent = (weights) =>
-  Object.fromEntries(Object.entries(weights).map(([version, percent]) => [version, toBasisPoints(percent)]));
-const inWords = (before, after) =>
-  changes(before, after)
-    .map(([version, from, to]) => t("split_version_change", { version, before: number(from, 2), after: number(to, 2) }))
-    .join(", ");
-
-class Split {
-  constructor(form) {
-    this.form = form;
-    this.rows = new Map([...form.querySelectorAll("[data-split-version]")].map((row) => [row.dataset.splitVersion, row]));
-    this.revision = Number(form.dataset.splitRevision);
-    this.rate = Number(form.dataset.splitRps) || 0;
-    this.keep = JSON.parse(form.querySelector("script[type='application/json']")?.textContent ?? "{}");
-    this.now = Object.fromEntries([...this.rows].map(([version, row]) => [version, toBasisPoints(row.dataset.splitPercent)]));
-    this.draft = { ...this.now };
-    this.busy = false;
-    this.foreign = null;
-    this.gesture = null;
-  }
-
-  part(name) {
-    return this.form.querySelector(`[data-split-${name}]`);
-  }
-
-  get changed() {
-    return changes(this.now, this.draft).length > 0;
-  }
-
-  get caps() {
-    const unready = [...this.rows].filter(([, row]) => row.dataset.splitReady !== "yes");
-    return Object.fromEntries(unready.map(([version]) => [version, this.now[version] ?? 0]));
-  }
-
-  move(version, percent) {
-    const wanted = toBasisPoints(percent);
-    this.gesture ??= { ...this.draft };
-    this.draft = moveShare(this.gesture, version, wanted, { caps: this.caps, base: this.now });
-    const { splitWhy: reason } = this.rows.get(version).dataset;
-    const refused = version in this.caps && wanted > this.draft[version];
-    this.say(refused ? t("split_unready", { version, reason }) : "", "warn");
-    this.show();
-  }
-
-  show() {
-    const { form, changed } = this;
-    form.toggleAttribute("data-changed", changed);
-    drawBar(this.part("now"), this.now);
-    drawBar(this.part("new"), this.draft);
-    for (const [version, row] of this.rows) {
-      const percent = toPercent(this.draft[version] ?? 0);
-      const expected = this.rate ? t("split_expected", { rate: figure((this.rate * percent) / 100) }) : "";
-      showRow(row, percent, expected);
-    }
-    for (const name of ["apply", "reset"]) {
-      const button = this.part(name);
-      if (button) button.disabled = !changed || this.busy;
-    }
-  }
-
-  say(text, tone = "") {
-    const status = this.part("status");
-    if (!status) return;
-    status.textContent = text;
-    status.dataset.tone = tone;
-    this.part("acks").replaceChildren();
-  }
-
-  reset() {
-    this.draft = { ...this.now };
-    this.gesture = null;
-    this.say("");
-    this.show();
-  }
-
-  take({ revision, weights }) {
-    const versions = fromPercent(weights);
-    // A version without a row: this page is older than the split it would show.
-    if (Object.keys(versions).some((version) => versions[version] > 0 && !this.rows.has(version))) location.reload();
-    this.revision = Number(revision);
-    this.now = Object.fromEntries([...this.rows.keys()].map((version) => [version, versions[version] ?? 0]));
-  }
-
-  async apply() {
-    const reason = this.form.elements.reason;
-    if (!reason.value.trim()) {
-      this.say(t("split_reason_needed"), "warn");
-      reason.focus();
-      return;
-    }
-    this.busy = true;
-    this.say(t("split_applying"));
-    this.show();
-    const weights = Object.fromEntries(Object.entries(this.draft).map(([version, value]) => [version, toPercent(value)]));
-    const started = performance.now();
-    try {
-      const { body } = await send("PUT", `${this.form.dataset.splitUrl}?wait=1`, {
-        headers: { "If-Match": `"${this.revision}"` },
-        json: { ...this.keep, weights, reason: reason.value.trim() },
-      });
-      this.applied(body, Math.round(performance.now() - started));
-    } catch (problem) {
-      await this.refused(problem);
-    } finally {
-      this.busy = false;
-      this.show();
-    }
-  }
-
-  applied(body, ms) {
-    this.take(body);
-    this.reset();
-    this.form.elements.reason.value = "";
-    this.say(t("split_applied", { revision: body.revision, ms: number(ms) }), "ok");
-    showAcknowledgements(this.part("acks"), body.acknowledgements);
-    this.form.dispatchEvent(new CustomEvent("split:applied", { bubbles: true, detail: body }));
-  }
-
-  async refused(problem) {
-    if (problem.status === 412) {
-      this.say("");
-      await this.foreignChange("split_stale");
-    } else if (problem.status === 504) {
-      const revision = problem.body?.revision ?? this.revision + 1;
-      await this.load();
-      this.reset();
-      this.say(t("split_waiting", { revision }), "warn");
-      showAcknowledgements(this.part("acks"), problem.body?.acknowledgements);
-    } else {
-      this.say(problem.sentence || t("unreachable"), "bad");
-    }
-  }
-
-  async load() {
-    this.take((await send("GET", this.form.dataset.splitUrl)).body);
-  }
-
-  /** Somebody else moved the traffic: a clean form follows at once, one with a draft asks. */
-  async foreignChange(key) {
-    const { body } = await send("GET", this.form.dataset.splitUrl);
-    if (Number(body.revision) <= this.revision) return;
-    const who = body.author || t("somebody");
-    const change = inWords(this.now, fromPercent(body.weights));
-    const text = t(key, { revision: body.revision, who, change });
-    if (!this.changed) {
-      this.take(body);
-      this.reset();
-      this.say(text);
-      return;
-    }
-    this.foreign = body;
-    this.part("notice-text").textContent = text;
-    this.part("notice").hidden = false;
-  }
-
-  /** Answer to the question: load theirs, or keep the draft on top of their revision. */
-  settle(loadIt) {
-    const draft = { ...this.draft };
-    this.take(this.foreign);
-    this.draft = loadIt ? { ...this.now } : draft;
-    this.foreign = null;
-    this.part("notice").hidden = true;
-    this.show();
-  }
-}
+import { Split } from "./split-form.js";
 
 function start(form) {
   const split = new Split(form);
@@ -198,8 +29,10 @@ function start(form) {
     if (split.changed && !split.busy) split.apply();
   });
   const listen = ({ detail }) => {
-    if (detail.topic !== form.dataset.splitTopic || !String(detail.type).startsWith("split")) return;
-    if (split.busy || Number(detail.revision ?? Infinity) <= split.revision) return;
+    const mine = detail.topic === form.dataset.splitTopic && String(detail.type).startsWith("split");
+    if (split.busy || !(mine || detail.type === "resync")) return;
+    if (mine && Number(detail.revision) === split.revision) split.heard(detail.acknowledgements);
+    if (Number(detail.revision ?? Infinity) <= split.revision) return;
     split.foreignChange("split_foreign").catch(() => {}); // the next event, or 412 on Apply, tells it again
   };
   document.addEventListener("live:event", listen);

@@ -1,6 +1,6 @@
 /* A tus 1.0.0 client: creation, upload in chunks, resumption, termination (https://tus.io/protocols/resumable-upload).
 
-   const upload = new TusUpload({ endpoint, file, sha256, onProgress, onRetry })
+   const upload = new TusUpload({ endpoint, file, sha256, chunk, onProgress, onRetry })   chunk: bytes, 8 MiB
    await upload.run()      creates (or goes on with a remembered one) and sends to the end; resolves {id, url}
    upload.pause()          stops sending; run() goes on
    await upload.cancel()   stops and removes what was sent
@@ -8,7 +8,6 @@
 
 import { csrfToken, parseProblem, Problem } from "./http.js";
 
-export const CHUNK = 8 * 1024 * 1024;
 const LONGEST_WAIT = 30;
 const VERSION = { "Tus-Resumable": "1.0.0" };
 
@@ -51,8 +50,8 @@ const worthAnotherTry = (error) => error instanceof Problem && (error.status ===
 const gone = (error) => error instanceof Problem && [404, 410].includes(error.status);
 
 export class TusUpload {
-  constructor({ endpoint, file, sha256 = "", onProgress = () => {}, onRetry = () => {} }) {
-    Object.assign(this, { endpoint, file, sha256, onProgress, onRetry });
+  constructor({ endpoint, file, sha256 = "", chunk = 8 * 1024 * 1024, onProgress = () => {}, onRetry = () => {} }) {
+    Object.assign(this, { endpoint, file, sha256, chunk, onProgress, onRetry });
     this.key = key(endpoint, file);
     const known = JSON.parse(localStorage.getItem(this.key) ?? "null");
     this.url = known?.url ?? "";
@@ -115,7 +114,7 @@ export class TusUpload {
     const start = this.offset;
     const request = await call("PATCH", this.url, {
       headers: { "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(start) },
-      body: this.file.slice(start, start + CHUNK),
+      body: this.file.slice(start, start + this.chunk),
       onProgress: (sent) => this.onProgress(start + sent),
       signal,
     });

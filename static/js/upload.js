@@ -1,6 +1,6 @@
 /* Resumable upload with drag and drop (components/upload.html).
 
-   data-upload with data-upload-endpoint; parts are data-upload-{file,drop,run,name,size,progress,status,
+   data-upload with data-upload-endpoint (and data-upload-chunk: bytes of one request); parts are data-upload-{file,drop,run,name,size,progress,status,
    pause,resume,cancel,digest,error,value}. First the SHA-256 is computed in a worker, then the file goes up
    by tus; after a reload or a broken connection the same file goes on where it was.
    Fires "upload:done" {id, url, filename, size, sha256} and "upload:reset"; data-state is
@@ -86,6 +86,7 @@ class Uploader {
       this.tus = new TusUpload({
         endpoint: this.endpoint,
         file: this.file,
+        chunk: Number(this.element.dataset.uploadChunk) || undefined,
         onProgress: (sent) => this.progress(sent),
         onRetry: (seconds) => this.say(t("upload_retrying", { seconds })),
       });

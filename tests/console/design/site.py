@@ -292,7 +292,7 @@ def upload(request: HttpRequest, identity: str) -> HttpResponse:
             )
         if int(request.headers["Upload-Offset"]) != len(kept["data"]):
             return problem(409, "The offset is not the present one.")
-        kept["data"] += request.body
+        kept["data"] += request.read()
     return HttpResponse(status=204, headers={"Upload-Offset": str(len(kept["data"]))})
 
 
