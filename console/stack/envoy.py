@@ -70,7 +70,18 @@ def bootstrap(
             "ads_config": {
                 "api_type": "GRPC",
                 "transport_api_version": "V3",
-                "grpc_services": [{"envoy_grpc": {"cluster_name": "ads"}}],
+                "grpc_services": [
+                    {
+                        "envoy_grpc": {
+                            "cluster_name": "ads",
+                            # Envoy's own back-off goes up to 30 s; a control plane that is back
+                            # should be found at once.
+                            "retry_policy": {
+                                "retry_back_off": {"base_interval": "0.1s", "max_interval": "1s"}
+                            },
+                        }
+                    }
+                ],
                 "set_node_on_first_message_only": True,
             },
             "lds_config": ads_source,

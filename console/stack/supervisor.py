@@ -224,7 +224,7 @@ class Supervisor:
         running = [entry for entry in self.entries if entry.child is not None]
         while running:
             for entry in running:
-                if not any(entry.service.name in other.service.after for other in running):
+                if not any(entry.service.name in self._needs(other) for other in running):
                     self._advance_stop(entry)
             running = [entry for entry in running if entry.child is not None]
             self._write()
@@ -234,6 +234,11 @@ class Supervisor:
             entry.move(ServiceState.STOPPED)
         self.phase = "stopped"
         self._write()
+
+    def _needs(self, entry: Entry) -> set[str]:
+        """All that a service stands on, also by way of what has ended already."""
+        direct = set(entry.service.after)
+        return direct.union(*(self._needs(self.by_name[name]) for name in direct))
 
     def _advance_stop(self, entry: Entry) -> None:
         assert entry.child is not None

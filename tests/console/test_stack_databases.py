@@ -103,7 +103,9 @@ def test_a_killed_database_comes_back_with_its_data(new_stack: NewStack, killed:
     config = new_stack("one")
     control.up(config, print, DATABASES)
     write(config, "kept")
-    time.sleep(1.1)  # Valkey's promise is a sync each second, and the promise is what is tested
+    with redis.Redis.from_url(config.redis_url) as client:
+        # It promises a sync each second: wait for that one.
+        assert client.waitaof(num_local=1, num_replicas=0, timeout=5000)[0] == 1
     victim = next(service for service in services(config) if service.name == killed)
     kill(victim.pid)
     deadline = time.monotonic() + 10

@@ -162,6 +162,21 @@ def test_stop_goes_in_reverse_order_and_leaves_no_process(start: Start, tmp_path
     assert not any(service.is_alive() for service in before)
 
 
+def test_a_one_shot_service_between_them_keeps_the_order_of_the_stop(start: Start) -> None:
+    supervisor = start(
+        {"name": "database", "argv": SLEEP},
+        {"name": "migrate", "argv": ["/bin/true"], "after": ["database"], "one_shot": True},
+        {"name": "web", "argv": SLEEP, "after": ["migrate"]},
+    )
+    read_until(supervisor, "UP")
+    supervisor.terminate()
+    assert [line.split()[0] for line in read_until(supervisor, "ENDED")] == [
+        "web",
+        "database",
+        "ENDED",
+    ]
+
+
 def test_a_service_that_does_not_stop_is_killed_with_its_children(
     start: Start, tmp_path: Path
 ) -> None:
