@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from fractions import Fraction
 
 from console.errors import FieldError, Invalid
 from deployments.rules import histograms
@@ -60,14 +61,19 @@ class Attainment:
         return 100.0 * self.good / self.valid if self.valid else None
 
     @property
+    def allowed(self) -> Fraction:
+        """Share of valid requests that may be bad, exact: 99.9 % leaves 1/1000 and no sliver."""
+        return (100 - Fraction(str(self.target))) / 100
+
+    @property
     def budget_total(self) -> float:
         """How many valid requests may be bad."""
-        return self.valid * (100.0 - self.target) / 100.0
+        return float(self.valid * self.allowed)
 
     @property
     def budget_left(self) -> float:
         """How many more may be bad; below 0 the promise is broken."""
-        return self.budget_total - self.bad
+        return float(self.valid * self.allowed - Fraction(self.bad))
 
     @property
     def budget_left_share(self) -> float | None:
@@ -83,19 +89,16 @@ class Attainment:
         """Bad share ÷ allowed share: above 1 the budget would not last. None without requests."""
         if not self.valid:
             return None
-        allowed = (100.0 - self.target) / 100.0
-        share = self.bad / self.valid
-        if not allowed:
-            return 0.0 if not share else float("inf")
-        return share / allowed
+        if not self.allowed:
+            return 0.0 if not self.bad else float("inf")
+        return self.bad / self.budget_total
 
     @property
     def promise(self) -> Promise:
         left = self.budget_left_share
         if left is None:
             return Promise.NO_DATA
-        # A sliver of rounding must not break a promise that was kept to the last request.
-        if self.budget_left < -1e-9 * self.valid:
+        if self.budget_left < 0:
             return Promise.BROKEN
         return Promise.AT_RISK if left < AT_RISK_BELOW else Promise.KEPT
 
