@@ -1,33 +1,72 @@
-"""What Covenant asks of a gateway, whatever product it is."""
+"""What Covenant asks of a gateway, whatever product it is, and what it hears back.
+
+Applying is not a call with an answer: a gateway may be away, slow, or say no, and each gateway
+says so by itself. So one sets what a gateway should have, and its words come as events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from deployments.rules.histograms import Histogram
 from deployments.rules.snapshots import Snapshot
 
 
-class Outcome(StrEnum):
-    """What became of a snapshot at one gateway."""
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A gateway is there; `build` is the version of its program."""
 
-    APPLIED = "applied"
-    REFUSED = "refused"
-    PENDING = "pending"
-    ABSENT = "absent"
+    node_id: str
+    peer: str
+    build: str
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyResult:
-    """One gateway's answer: `reason` in its own words when refused, `took_ms` when applied."""
+class Disconnected:
+    """A gateway went away, or only its line to us did; it serves on with what it has."""
 
-    gateway: str
-    outcome: Outcome
-    reason: str = ""
-    took_ms: float | None = None
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """A gateway acts on this snapshot, `took_ms` after it was set (or after it connected)."""
+
+    node_id: str
+    snapshot: Snapshot
+    took_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Nacked:
+    """A gateway refused a part of this snapshot, in its own words, and keeps what it had."""
+
+    node_id: str
+    snapshot: Snapshot
+    resource_type: str
+    reason: str
+
+
+class GatewayAdapter(Protocol):
+    """Control of all gateways of one product, told apart by their node ids."""
+
+    async def start(self, address: str) -> int:
+        """Begin, on "host:port" where gateways come to us; returns the port."""
+        ...
+
+    async def stop(self) -> None:
+        """End; the gateways serve on with what they have."""
+        ...
+
+    def set_snapshot(self, node_id: str, snapshot: Snapshot) -> None:
+        """Say what a gateway should have from now on; it answers with `Acked` or `Nacked`."""
+        ...
+
+    def connected(self) -> frozenset[str]:
+        """Node ids of the gateways that can be told something now."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +83,14 @@ class ClusterSample:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySample:
-    """One reading of one gateway. Another `started_at` (epoch seconds) means that it restarted."""
+    """One reading of one gateway.
+
+    `started_at` is in epoch seconds, and known to 2 s at best: it is now less `uptime_s`, which
+    gateways tell in whole seconds. A gateway whose `uptime_s` exceeds the time since the last
+    reading did not restart in between, whatever the clocks say.
+    """
 
     gateway: str
     started_at: float
-    version: str
+    uptime_s: float
     clusters: Mapping[str, ClusterSample]
-
-
-class GatewayAdapter(Protocol):
-    """Every gateway product stands behind these two questions."""
-
-    async def apply(self, snapshot: Snapshot, *, timeout_s: float) -> tuple[ApplyResult, ...]:
-        """Make every gateway act on the snapshot; returns what each said within the time."""
-        ...
-
-    async def observe(self) -> tuple[GatewaySample, ...]:
-        """Read every gateway that can be reached."""
-        ...

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from console.errors import Conflict, Invalid
 from deployments.rules.fallbacks import Fallback, FallbackAnswer, fallback_answer
@@ -202,7 +203,16 @@ class Snapshot:
 
 def digest_of(part: Listener | RouteTable | Cluster) -> str:
     """Content hash of one resource: equal content, equal digest, on any machine."""
-    return hashlib.sha256(_canonical(asdict(part))).hexdigest()[:16]
+    if isinstance(part, RouteTable):
+        lines = "\n".join([part.environment, *(_digest(endpoint) for endpoint in part.endpoints)])
+        return hashlib.sha256(lines.encode()).hexdigest()[:16]
+    return _digest(part)
+
+
+@lru_cache(maxsize=16384)
+def _digest(part: Listener | EndpointRoutes | Cluster) -> str:
+    plain = json.dumps(asdict(part), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
 
 def render(state: GatewayState) -> Snapshot:
@@ -366,7 +376,3 @@ def _version(
     lines = sorted(digest_of(part) for part in parts)
     lines += [f"{env}/{model}={revision}" for (env, model), revision in sorted(revisions.items())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-def _canonical(plain: object) -> bytes:
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()

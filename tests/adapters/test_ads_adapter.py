@@ -109,6 +109,9 @@ def test_a_refused_state_is_told_and_the_last_good_one_serves(setting: Setting) 
     assert refused.snapshot.version == "broken"
     caller = Caller(setting.port)
     assert [caller.infer(MODEL, {"x": 1}).status for _ in range(20)] == [200] * 20
+    again = broken(render(setting.state(setting.first, revision=2)))
+    setting.control.set(replace(again, version="broken again"))
+    setting.control.wait(Nacked, lambda e: e.snapshot.version == "broken again")
     acked = setting.control.apply(setting.state(setting.first, setting.second, revision=3))
     assert acked.snapshot.revisions == {("production", MODEL): 3}
     assert caller.infer(MODEL, {"x": 1}).json["name"] == "2"

@@ -16,7 +16,16 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 
 from deployments.adapters.envoy.ordering import Delivery, Kind, Memory, Message
 from deployments.adapters.envoy.resources import ResourceSet, build
+from deployments.adapters.gateway import (
+    Acked,
+    Connected,
+    Disconnected,
+    GatewayAdapter,
+    Nacked,
+)
 from deployments.rules.snapshots import Snapshot
+
+__all__ = ["Acked", "AdsServer", "Connected", "Disconnected", "Nacked"]
 
 _TYPE_URLS = {
     Kind.CLUSTERS: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
@@ -25,41 +34,6 @@ _TYPE_URLS = {
 }
 _KINDS = {url: kind for kind, url in _TYPE_URLS.items()}
 _MOST_BYTES = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """A gateway opened its stream."""
-
-    node_id: str
-    peer: str
-    build: str
-
-
-@dataclass(frozen=True, slots=True)
-class Disconnected:
-    """A gateway's last stream ended; it serves on with what it has."""
-
-    node_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Acked:
-    """A gateway acts on this snapshot, `took_ms` after it was set (or after it connected)."""
-
-    node_id: str
-    snapshot: Snapshot
-    took_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Nacked:
-    """A gateway refused a part of this snapshot, with its own words, and keeps what it had."""
-
-    node_id: str
-    snapshot: Snapshot
-    resource_type: str
-    reason: str
 
 
 @dataclass(slots=True)
@@ -97,7 +71,10 @@ _WAKE = object()
 _END = object()
 
 
-class AdsServer(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignore[misc] # no stubs
+class AdsServer(
+    ads_pb2_grpc.AggregatedDiscoveryServiceServicer,  # type: ignore[misc] # it has no stubs
+    GatewayAdapter,
+):
     """Serves any number of gateways, told apart by their node id.
 
     The callbacks run in the event loop and must not block.
@@ -157,9 +134,9 @@ class AdsServer(ads_pb2_grpc.AggregatedDiscoveryServiceServicer):  # type: ignor
         node = self._nodes.setdefault(node_id, _Node())
         if node.snapshot is not None and node.snapshot.version == snapshot.version:
             return
+        node.set_at = asyncio.get_running_loop().time()
         node.resources = build(snapshot)
         node.snapshot = snapshot
-        node.set_at = asyncio.get_running_loop().time()
         node.reported = ""
         for stream in node.streams:
             stream.wake()

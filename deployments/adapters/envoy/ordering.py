@@ -48,6 +48,7 @@ class _Channel:
     accepted: dict[str, Resource] = field(default_factory=dict)
     accepted_version: str = ""
     refused_version: str = ""
+    told_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Delivery:
         if channel.sent is None:
             return
         channel.in_flight = False
-        channel.refused_version = channel.sent.version
+        channel.refused_version, channel.told_version = channel.sent.version, ""
         if kind is Kind.CLUSTERS:
             good = {r.name: r for r in channel.sent.resources if r.name not in reason}
             channel.accepted = {**channel.accepted, **good}
@@ -127,12 +128,11 @@ class Delivery:
             if resources is None:
                 continue
             version = _version(resources)
-            known = channel.sent.version if channel.sent else None
-            if not channel.owed and version in (known, channel.refused_version):
+            if not channel.owed and version in (channel.told_version, channel.refused_version):
                 continue
             self._nonces += 1
             channel.sent = Message(kind, str(self._nonces), version, resources)
-            channel.in_flight, channel.owed = True, False
+            channel.in_flight, channel.owed, channel.told_version = True, False, version
             found.append(channel.sent)
         return found
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.listener.v3 import listener_pb2
-from envoy.config.route.v3 import route_pb2
+from envoy.config.route.v3 import route_components_pb2, route_pb2
 
 # Messages that travel inside Any fields: importing them registers their types.
 from envoy.extensions.access_loggers.file.v3 import file_pb2 as _file_log
@@ -40,11 +40,21 @@ from deployments.adapters.envoy.routes import (
     JSON,
     METADATA,
     TYPE,
-    answers_table,
-    route_table,
+    answer_routes,
+    answers_frame,
+    endpoint_routes,
+    table_frame,
     table_name,
+    unknown_route,
 )
-from deployments.rules.snapshots import Cluster, Listener, RouteTable, Snapshot, Target
+from deployments.rules.snapshots import (
+    Cluster,
+    EndpointRoutes,
+    Listener,
+    RouteTable,
+    Snapshot,
+    Target,
+)
 
 REGISTERED = (_file_log, _lua, _router, _codec, _manager, _uuid, _previous, _options)
 
@@ -90,7 +100,7 @@ def build(snapshot: Snapshot) -> ResourceSet:
     listeners = [_listener_resource(listener) for listener in snapshot.listeners]
     routes = [_table_resource(table) for table in snapshot.route_tables]
     listeners.append(_pack(ANSWERS, _answers_listener(), listener_pb2.Listener()))
-    routes.append(_pack(ANSWERS, answers_table(snapshot), route_pb2.RouteConfiguration()))
+    routes.append(_answers_resource(snapshot.route_tables))
     return ResourceSet(
         clusters={resource.name: resource for resource in clusters},
         listeners={resource.name: resource for resource in listeners},
@@ -114,14 +124,42 @@ def _listener_resource(listener: Listener) -> Resource:
 @lru_cache(maxsize=64)
 def _table_resource(table: RouteTable) -> Resource:
     needs = frozenset[str]().union(*(endpoint.destinations() for endpoint in table.endpoints))
-    message = route_pb2.RouteConfiguration()
-    return _pack(table_name(table.environment), route_table(table), message, needs)
+    message = ParseDict(table_frame(table.environment), route_pb2.RouteConfiguration())
+    for endpoint in table.endpoints:
+        message.virtual_hosts[0].routes.extend(_endpoint_messages(endpoint))
+    last = ParseDict(unknown_route(table.environment), route_components_pb2.Route())
+    message.virtual_hosts[0].routes.append(last)
+    return _resource(table_name(table.environment), message, needs)
 
 
-def _pack(
-    name: str, plain: JSON, message: Message, needs: frozenset[str] = frozenset()
-) -> Resource:
-    ParseDict(plain, message)
+@lru_cache(maxsize=64)
+def _answers_resource(tables: tuple[RouteTable, ...]) -> Resource:
+    message = ParseDict(answers_frame(), route_pb2.RouteConfiguration())
+    for table in tables:
+        for endpoint in table.endpoints:
+            answers = _answer_messages(table.environment, endpoint)
+            message.virtual_hosts[0].routes.extend(answers)
+    return _resource(ANSWERS, message)
+
+
+# One endpoint changes at a time; reading the JSON of all the others again would take longest.
+@lru_cache(maxsize=8192)
+def _endpoint_messages(endpoint: EndpointRoutes) -> tuple[Message, ...]:
+    routes = endpoint_routes(endpoint)
+    return tuple(ParseDict(route, route_components_pb2.Route()) for route in routes)
+
+
+@lru_cache(maxsize=8192)
+def _answer_messages(environment: str, endpoint: EndpointRoutes) -> tuple[Message, ...]:
+    routes = answer_routes(environment, endpoint)
+    return tuple(ParseDict(route, route_components_pb2.Route()) for route in routes)
+
+
+def _pack(name: str, plain: JSON, message: Message) -> Resource:
+    return _resource(name, ParseDict(plain, message))
+
+
+def _resource(name: str, message: Message, needs: frozenset[str] = frozenset()) -> Resource:
     body = any_pb2.Any()
     body.Pack(message, deterministic=True)
     return Resource(name, hashlib.sha256(body.value).hexdigest()[:16], body, needs)

@@ -7,11 +7,10 @@ split, header rules, mirrors and retries all reach the right version.
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from typing import Any
 
 from deployments.rules.fallbacks import FallbackAnswer
-from deployments.rules.snapshots import EndpointRoutes, RouteTable, Snapshot
+from deployments.rules.snapshots import EndpointRoutes
 
 JSON = dict[str, Any]
 
@@ -32,32 +31,40 @@ def table_name(environment: str) -> str:
     return f"environment/{environment}"
 
 
-def route_table(table: RouteTable) -> JSON:
-    """RouteConfiguration of one environment: its endpoints, then 404 for everything else."""
-    routes = [route for endpoint in table.endpoints for route in endpoint_routes(endpoint)]
-    unknown = problem(
-        404,
-        "model_not_found",
-        "Unknown model",
-        f"No such model, version or operation is served in {table.environment}.",
-        "Check the name in /v2/models/<model>/infer.",
-    )
+def table_frame(environment: str) -> JSON:
+    """RouteConfiguration of one environment, yet without its endpoints' routes."""
     return {
-        "name": table_name(table.environment),
+        "name": table_name(environment),
         "virtual_hosts": [
             {
-                "name": table.environment,
+                "name": environment,
                 "domains": ["*"],
                 "request_headers_to_remove": OURS_ALONE,
-                "routes": [*routes, {"match": {"prefix": "/"}, **unknown}],
+                "retry_policy": _retries(),
             }
         ],
     }
 
 
-@lru_cache(maxsize=8192)
+def answers_frame() -> JSON:
+    """RouteConfiguration of the inner listener, yet without any route."""
+    return {"name": ANSWERS, "virtual_hosts": [{"name": ANSWERS, "domains": ["*"]}]}
+
+
+def unknown_route(environment: str) -> JSON:
+    """The last route of an environment: what no endpoint took is not known."""
+    unknown = problem(
+        404,
+        "model_not_found",
+        "Unknown model",
+        f"No such model, version or operation is served in {environment}.",
+        "Check the name in /v2/models/<model>/infer.",
+    )
+    return {"match": {"prefix": "/"}, **unknown}
+
+
 def endpoint_routes(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
-    """Routes of one endpoint in the order in which Envoy tries them. Do not change the result."""
+    """Routes of one endpoint in the order in which Envoy tries them."""
     base = f"/v2/models/{endpoint.model}"
     if endpoint.answer:
         paths: list[JSON] = [
@@ -92,30 +99,20 @@ def endpoint_routes(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
     )
 
 
-def answers_table(snapshot: Snapshot) -> JSON:
-    """RouteConfiguration of the inner listener: one route for each answer of each endpoint."""
-    routes: list[JSON] = []
-    for table in snapshot.route_tables:
-        for endpoint in table.endpoints:
-            stem = f"{table.environment}/{endpoint.model}"
-            if endpoint.fallback:
-                routes.append(
-                    {
-                        "match": _answer_match(f"{stem}/fallback"),
-                        "metadata": {
-                            "filter_metadata": {
-                                ANSWERS_FILTER: {"fallback": _fallback(endpoint, endpoint.fallback)}
-                            }
-                        },
-                        "direct_response": {"status": 500},
-                    }
-                )
-            match = _answer_match(f"{stem}/open")
-            routes.append({"match": match, **_open(endpoint)})
-    return {
-        "name": ANSWERS,
-        "virtual_hosts": [{"name": ANSWERS, "domains": ["*"], "routes": routes}],
+def answer_routes(environment: str, endpoint: EndpointRoutes) -> tuple[JSON, ...]:
+    """Routes of the inner listener for one endpoint: one for each answer it may need."""
+    stem = f"{environment}/{endpoint.model}"
+    opened = {"match": _answer_match(f"{stem}/open"), **_open(endpoint)}
+    if endpoint.fallback is None:
+        return (opened,)
+    facts = {"fallback": _fallback(endpoint, endpoint.fallback)}
+    fallback = {
+        "match": _answer_match(f"{stem}/fallback"),
+        "metadata": {"filter_metadata": {ANSWERS_FILTER: facts}},
+        # Never sent: the filter answers before.
+        "direct_response": {"status": 500},
     }
+    return fallback, opened
 
 
 def problem(
@@ -175,23 +172,26 @@ def _route(endpoint: EndpointRoutes, match: JSON, action: JSON) -> JSON:
             "timeout": f"{endpoint.timeout_ms / 1000:.3f}s",
             "hash_policy": [{"header": {"header_name": endpoint.sticky_header}}],
             "cluster_not_found_response_code": "SERVICE_UNAVAILABLE",
-            # Only what certainly never reached a model: an inference may not be run twice.
-            "retry_policy": {
-                "retry_on": "connect-failure,refused-stream",
-                "num_retries": 2,
-                "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.025s"},
-                "retry_host_predicate": [
-                    {
-                        "name": "envoy.retry_host_predicates.previous_hosts",
-                        "typed_config": {
-                            "@type": f"{TYPE}.extensions.retry.host.previous_hosts.v3"
-                            ".PreviousHostsPredicate"
-                        },
-                    }
-                ],
-                "host_selection_retry_max_attempts": 3,
-            },
         },
+    }
+
+
+def _retries() -> JSON:
+    """Only what certainly never reached a model: an inference may not be run twice."""
+    return {
+        "retry_on": "connect-failure,refused-stream",
+        "num_retries": 2,
+        "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.025s"},
+        "retry_host_predicate": [
+            {
+                "name": "envoy.retry_host_predicates.previous_hosts",
+                "typed_config": {
+                    "@type": f"{TYPE}.extensions.retry.host.previous_hosts.v3"
+                    ".PreviousHostsPredicate"
+                },
+            }
+        ],
+        "host_selection_retry_max_attempts": 3,
     }
 
 

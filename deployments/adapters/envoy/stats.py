@@ -33,8 +33,9 @@ COUNTERS = {
 GAUGES = frozenset({"active", "healthy", "members"})
 LATENCY = "upstream_rq_time"
 
+UPTIME = "server.uptime"
 # Envoy runs the filter as RE2 over every statistic that it has, so it is narrow.
-_FILTER = rf"^cluster\.[^.]+/[^.]+\.({'|'.join([*COUNTERS, LATENCY])})$"
+_FILTER = rf"^(server\.uptime|cluster\.[^.]+/[^.]+\.({'|'.join([*COUNTERS, LATENCY])}))$"
 
 
 async def scrape(client: httpx.AsyncClient, admin_url: str, *, gateway: str) -> GatewaySample:
@@ -47,19 +48,16 @@ async def scrape(client: httpx.AsyncClient, admin_url: str, *, gateway: str) -> 
     """
     query = {"format": "json", "histogram_buckets": "cumulative", "filter": _FILTER}
     try:
-        asked = time.time()
-        info = (await client.get(f"{admin_url}/server_info")).raise_for_status().json()
         reply = await client.get(f"{admin_url}/stats", params=query)
         entries = reply.raise_for_status().json()["stats"]
-        uptime = float(info["uptime_current_epoch"].removesuffix("s"))
-        version = str(info["version"]).split("/")[1]
-    except (httpx.HTTPError, KeyError, IndexError, ValueError) as fault:
+        (uptime,) = (float(entry["value"]) for entry in entries if entry.get("name") == UPTIME)
+    except (httpx.HTTPError, KeyError, TypeError, ValueError) as fault:
         raise Unavailable(
             f"The gateway {gateway} does not give its statistics at {admin_url}: {fault!r}.",
             code="gateway_unreachable",
             hint="Check that the gateway runs and that its admin address is right.",
         ) from fault
-    return GatewaySample(gateway, asked - uptime, version, read_clusters(entries))
+    return GatewaySample(gateway, time.time() - uptime, uptime, read_clusters(entries))
 
 
 def read_clusters(entries: list[dict[str, Any]]) -> dict[str, ClusterSample]:
@@ -70,7 +68,7 @@ def read_clusters(entries: list[dict[str, Any]]) -> dict[str, ClusterSample]:
         for histogram in entry.get("histograms", ()):
             cluster, _ = _split(histogram["name"])
             latencies[cluster] = _histogram(histogram["buckets"])
-        if "name" in entry:
+        if entry.get("name", UPTIME) != UPTIME:
             cluster, statistic = _split(entry["name"])
             counters[cluster][COUNTERS[statistic]] = int(entry["value"])
     bounds = next(iter(latencies.values())).bounds if latencies else ()
