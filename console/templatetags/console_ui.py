@@ -12,7 +12,7 @@ from typing import Any, Final
 from django import template
 from django.http import HttpRequest
 from django.template.context import Context
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
@@ -263,13 +263,10 @@ def navigation(context: Context) -> list[dict[str, Any]]:
     request: HttpRequest | None = context.get("request")
     path = request.path if request is not None else ""
     chosen = context.get("nav_section", "")
-    places: list[dict[str, Any]] = []
-    for key, label, name, in_bar in NAVIGATION:
-        try:
-            url = reverse(name)
-        except NoReverseMatch:
-            continue
-        places.append({"key": key, "label": label, "url": url, "in_bar": in_bar})
+    places: list[dict[str, Any]] = [
+        {"key": key, "label": label, "url": reverse(name), "in_bar": in_bar}
+        for key, label, name, in_bar in NAVIGATION
+    ]
     if not chosen:
         chosen = _place_of(path, places)
     for place in places:
