@@ -5,7 +5,7 @@ BIN := .venv/bin
 MANAGE := $(BIN)/python manage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down status logs shell check doctor setup setup-dev lock
+.PHONY: help demo test up down status logs shell check format doctor setup setup-dev lock
 
 help: ## What there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,12 @@ check: setup-dev ## Lint and types only
 	$(BIN)/djade --check --target-version 5.2 $$(git ls-files 'templates/*.html')
 	$(BIN)/pytest -q tests/structure/test_no_missing_migrations.py
 	COVENANT_BASE_URL=https://covenant.example.com $(MANAGE) check --deploy --fail-level WARNING
+
+format: setup-dev ## Format code and templates
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+	@# Its exit code says that it changed something.
+	-@$(BIN)/djade --target-version 5.2 $$(git ls-files 'templates/*.html')
 
 doctor: ## Check each thing that Covenant depends on, and how to mend it
 	@$(MANAGE) doctor
