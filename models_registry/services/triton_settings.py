@@ -13,8 +13,10 @@ from models_registry.models import ModelVersion, VersionState
 from models_registry.rules import tuning
 from models_registry.services.version_requests import tuning_choice
 
-# Two measurements of one model on one machine differ by this much without meaning anything.
+# Two measurements of one model on a busy machine differ by this much without meaning anything;
+# and half a millisecond of waiting is nothing that a caller sees.
 SAME_DELAY_FACTOR = 2.0
+SAME_DELAY_US = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ def _steady_delay(version: ModelVersion, measured: tuning.Setting[int]) -> tunin
     if before is None or kept.get("origin") != tuning.Origin.MEASURED or not kept.get("value"):
         return measured
     value = int(kept["value"])
-    if not value / SAME_DELAY_FACTOR <= measured.value <= value * SAME_DELAY_FACTOR:
+    near = value / SAME_DELAY_FACTOR <= measured.value <= value * SAME_DELAY_FACTOR
+    if not near and abs(value - measured.value) > SAME_DELAY_US:
         return measured
     return tuning.Setting(
         value,
