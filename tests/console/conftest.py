@@ -216,33 +216,51 @@ class WebProcess:
     url: str
 
 
+def launch_web(folder: Path, application: str, **environment: str) -> WebProcess:
+    """Start uvicorn with an ASGI application on the test database; wait until it answers."""
+    port = stack.free_port()
+    log = folder / f"web-{port}.log"
+    child = process.spawn(
+        process.Command(
+            argv=[
+                *(sys.executable, "-m", "uvicorn", application, f"--port={port}"),
+                *("--no-access-log", "--timeout-graceful-shutdown=1", "--lifespan=off"),
+            ],
+            env={**stack_environment(), **environment},
+            cwd=Path.cwd(),
+        ),
+        log,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        stack.wait_until("the web process", lambda: _answers(url), child, log)
+    except BaseException:
+        process.stop(child, signal.SIGKILL, seconds=5)
+        raise
+    return WebProcess(child, log, url)
+
+
 @pytest.fixture
-def start_web(
-    process_environment: dict[str, str], tmp_path: Path
-) -> Iterator[Callable[..., WebProcess]]:
-    """`start(**environment)` starts uvicorn with the product's ASGI application."""
+def start_web(transactional_db: None, tmp_path: Path) -> Iterator[Callable[..., WebProcess]]:
+    """`start(**environment)` starts a web process of the test's own."""
     with ExitStack() as stop:
 
-        def start(application: str = "console.asgi:application", **environment: str) -> WebProcess:
-            port = stack.free_port()
-            log = tmp_path / f"web-{port}.log"
-            child = process.spawn(
-                process.Command(
-                    argv=[
-                        *(sys.executable, "-m", "uvicorn", application, f"--port={port}"),
-                        *("--no-access-log", "--timeout-graceful-shutdown=1", "--lifespan=off"),
-                    ],
-                    env={**process_environment, **environment},
-                    cwd=Path.cwd(),
-                ),
-                log,
-            )
-            stop.callback(process.stop, child, signal.SIGKILL, seconds=5)
-            url = f"http://127.0.0.1:{port}"
-            stack.wait_until("the web process", lambda: _answers(url), child, log)
-            return WebProcess(child, log, url)
+        def start(application: str = "console.asgi:application", **env: str) -> WebProcess:
+            web = launch_web(tmp_path, application, **env)
+            stop.callback(process.stop, web.child, signal.SIGKILL, seconds=5)
+            return web
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def steady_web(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WebProcess]:
+    """A web process for all tests of a module; it looks each second who still may listen."""
+    web = launch_web(tmp_path_factory.mktemp("web"), "tests.console.web_app:application")
+    yield web
+    process.stop(web.child, signal.SIGKILL, seconds=5)
 
 
 def session_cookie(user: User) -> dict[str, str]:
