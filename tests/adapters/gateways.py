@@ -149,11 +149,12 @@ def read_statistics(admin: str) -> GatewaySample:
 
 @dataclass
 class Upstream:
-    """An HTTP server that answers everything with 200, its name, and what it was asked."""
+    """An HTTP server that is always ready, and answers the rest with its name, or as it is told."""
 
     name: str
     port: int = 0
-    delay_s: float = 0.0
+    status: int = 200
+    content: bytes = b""
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
@@ -170,13 +171,13 @@ class Upstream:
                 self.answer(self.rfile.read(int(self.headers.get("content-length", 0))))
 
             def answer(self, body: bytes) -> None:
-                if not self.path.endswith("/ready"):
+                asked = not self.path.endswith("/ready")
+                if asked:
                     upstream.paths.append(self.path)
                     upstream.headers.append({k.lower(): v for k, v in self.headers.items()})
-                    # A slow model is a slow model: this is what is being played.
-                    time.sleep(upstream.delay_s)
-                content = json.dumps({"name": upstream.name, "got": len(body)}).encode()
-                self.send_response(200)
+                named = json.dumps({"name": upstream.name, "got": len(body)}).encode()
+                content = upstream.content or named
+                self.send_response(upstream.status if asked else 200)
                 self.send_header("content-length", str(len(content)))
                 # A server may say what it likes; the gateway has the last word.
                 self.send_header("x-model-version", "999")

@@ -371,11 +371,46 @@ def test_everything_is_counted_where_it_was_answered(edge: Edge) -> None:
     assert time.time() - 120 < sample.started_at <= time.time()
 
 
-def test_a_callers_malformed_request_ejects_nobody(edge: Edge) -> None:
+BAD_BODIES = {
+    "no JSON": b"{ this is no JSON",
+    "no object": b"[1]",
+    "a word for a number": json.dumps(
+        {"inputs": [{"name": "features", "datatype": "FP32", "shape": [1, 4],
+                     "data": ["a\"}", 2, 3, 4]}]}
+    ).encode(),
+    "less data than the shape": json.dumps(
+        {"inputs": [{"name": "features", "datatype": "FP32", "shape": [1, 4], "data": [1, 2]}]}
+    ).encode(),
+    "an id that is no text": b'{"id": 5, "inputs": []}',
+}  # fmt: skip
+
+
+def test_a_callers_malformed_request_is_the_callers_fault(edge: Edge) -> None:
+    """Triton answers 500 to all of these."""
     caller = edge.caller()
-    statuses = {caller.infer(MODEL, b"{ this is no JSON").status for _ in range(30)}
-    assert statuses <= {400, 422, 500}
-    assert [caller.infer(MODEL, request(1.0)).status for _ in range(30)] == [200] * 30
+    for body in BAD_BODIES.values():
+        for _ in range(5):
+            reply = caller.infer(MODEL, body)
+            assert problem(reply) == (422, "invalid_input")
+            assert reply.version == "1"
+            assert "parse" in reply.json["detail"]
+            assert reply.json["error"] == reply.json["detail"]
+    assert [caller.infer(MODEL, request(1.0)).status for _ in range(10)] == [200] * 10
+    counters = read_statistics(edge.envoy.admin).clusters[f"production/{MODEL}/1"].counters
+    assert (counters["client_4xx"], counters.get("server_5xx", 0)) == (25, 0)
+
+
+def test_a_models_own_failure_stays_a_failure(edge: Edge) -> None:
+    words = '{"error":"onnx runtime error: Unable to parse \'data\'"}'
+    upstream = Upstream("7", status=500, content=words.encode())
+    try:
+        node = NodeAddress("n", "127.0.0.1", upstream.port)
+        edge.apply(weights={7: 10000}, targets={7: Target(NEXT, 5, (node,))})
+        caller = edge.caller()
+        replies = [caller.infer(MODEL, request(1.0)) for _ in range(8)]
+    finally:
+        upstream.stop()
+    assert [(one.status, one.body) for one in replies] == [(500, words.encode())] * 8
 
 
 def test_a_model_that_is_too_slow_ends_in_a_problem(edge: Edge, triton: RunningTriton) -> None:

@@ -6,8 +6,9 @@ local function problem(handle, status, code, title, detail)
   handle:respond(
     { [":status"] = status, ["content-type"] = "application/problem+json" },
     string.format(
-      '{"type":"about:blank","title":"%s","status":%s,"detail":"%s","code":"%s","hint":"Send a smaller batch."}',
-      title, status, detail, code))
+      '{"type":"about:blank","title":"%s","status":%s,"detail":"%s","code":"%s",'
+      .. '"hint":"Send a smaller batch.","error":"%s"}',
+      title, status, detail, code, detail))
 end
 
 local function tensor_json(tensor, rows)

@@ -126,6 +126,8 @@ def problem(
         "detail": detail,
         "code": code,
         "hint": hint,
+        # Where clients of the v2 protocol look.
+        "error": detail,
     }
     wanted = {"content-type": "application/problem+json", **(headers or {})}
     return {

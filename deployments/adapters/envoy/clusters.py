@@ -1,0 +1,149 @@
+"""Clusters in Envoy's words: the hosts of one version, or the gateway itself.
+
+The cluster writes the path that its Triton knows, in an upstream filter, and says in
+`X-Model-Version` who answered: whatever route, retry or mirror led to it, both are right.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE
+from deployments.rules.snapshots import Cluster, Target
+
+LARGEST_ANSWERED_BODY = 64 * 1024 * 1024
+
+_VERSION_SCRIPT = Path(__file__).with_name("version.lua").read_text(encoding="utf-8")
+_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+
+
+def cluster_config(cluster: Cluster) -> JSON:
+    """The Cluster message, as JSON."""
+    if cluster.target is None:
+        return _answering_cluster(cluster)
+    return _version_cluster(cluster, cluster.target)
+
+
+def lua_filter(name: str, script: str) -> JSON:
+    """An HTTP filter that runs one script."""
+    return {
+        "name": name,
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.filters.http.lua.v3.Lua",
+            "default_source_code": {"inline_string": script},
+        },
+    }
+
+
+def _version_cluster(cluster: Cluster, target: Target) -> JSON:
+    path = f"/v2/models/{target.triton_model}/versions/{target.triton_version}"
+    script = _VERSION_SCRIPT.replace("$PATH", path).replace("$VERSION", str(cluster.key.version))
+    addresses = [(node.host, node.http_port) for node in target.nodes]
+    numeric = all(_is_ip(host) for host, _ in addresses)
+    sockets = [
+        {"socket_address": {"address": host, "port_value": port}} for host, port in addresses
+    ]
+    return {
+        "name": cluster.name,
+        "type": "STATIC" if numeric else "STRICT_DNS",
+        "connect_timeout": "0.25s",
+        "lb_policy": "LEAST_REQUEST",
+        "load_assignment": _assignment(cluster.name, sockets),
+        "circuit_breakers": _limits(),
+        # Without it Envoy would go on sending to hosts that it knows to be dead.
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        # Fast enough that a node that died drops out in two seconds; Triton answers this cheaply.
+        "health_checks": [
+            {
+                "timeout": "1s",
+                "interval": "1s",
+                "no_traffic_interval": "1s",
+                "no_traffic_healthy_interval": "1s",
+                "unhealthy_threshold": 2,
+                "healthy_threshold": 1,
+                "http_health_check": {"path": f"{path}/ready", "host": "covenant"},
+            }
+        ],
+        "outlier_detection": _outliers(),
+        "typed_extension_protocol_options": _options([lua_filter("covenant.version", script)]),
+    }
+
+
+def _answering_cluster(cluster: Cluster) -> JSON:
+    inner = {"envoy_internal_address": {"server_listener_name": ANSWERS}}
+    return {
+        "name": cluster.name,
+        "type": "STATIC",
+        "connect_timeout": "0.25s",
+        "load_assignment": _assignment(cluster.name, [inner]),
+        "circuit_breakers": _limits(),
+        "per_connection_buffer_limit_bytes": LARGEST_ANSWERED_BODY,
+        "typed_extension_protocol_options": _options([]),
+    }
+
+
+def _outliers() -> JSON:
+    """Nodes that cannot be reached, or from which nothing comes back (502, 503, 504), are left out.
+
+    A 500 leaves nobody out: it may be about one request alone. At most half of the nodes go, so
+    that one slow node alone is not turned into none.
+    """
+    return {
+        "interval": "1s",
+        "base_ejection_time": "5s",
+        "max_ejection_percent": 50,
+        "split_external_local_origin_errors": True,
+        "consecutive_gateway_failure": 5,
+        "enforcing_consecutive_gateway_failure": 100,
+        "consecutive_local_origin_failure": 5,
+        "enforcing_consecutive_5xx": 0,
+        "enforcing_success_rate": 0,
+        "enforcing_local_origin_success_rate": 0,
+        "enforcing_failure_percentage": 0,
+        "enforcing_failure_percentage_local_origin": 0,
+    }
+
+
+def _limits() -> JSON:
+    """Requests at one time to one version; what is beyond is refused with 503 `overloaded`."""
+    return {
+        "thresholds": [
+            {
+                "max_connections": 512,
+                "max_pending_requests": 512,
+                "max_requests": 2048,
+                "max_retries": 16,
+            }
+        ]
+    }
+
+
+def _assignment(name: str, addresses: list[JSON]) -> JSON:
+    hosts = [{"endpoint": {"address": address}} for address in addresses]
+    return {"cluster_name": name, "endpoints": [{"lb_endpoints": hosts}]}
+
+
+def _options(filters: list[JSON]) -> JSON:
+    codec = {
+        "name": "envoy.filters.http.upstream_codec",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.filters.http.upstream_codec.v3.UpstreamCodec"
+        },
+    }
+    return {
+        _OPTIONS: {
+            "@type": f"{TYPE}.{_OPTIONS.removeprefix('envoy.')}",
+            "explicit_http_config": {"http_protocol_options": {}},
+            "common_http_protocol_options": {"idle_timeout": "30s"},
+            "http_filters": [*filters, codec],
+        }
+    }
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,176 @@
+"""Listeners in Envoy's words: one for each environment, an inner one for the gateway's answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deployments.adapters.envoy.clusters import LARGEST_ANSWERED_BODY, lua_filter
+from deployments.adapters.envoy.routes import (
+    ANSWERS,
+    ANSWERS_FILTER,
+    JSON,
+    METADATA,
+    TYPE,
+    table_name,
+)
+from deployments.rules.snapshots import Listener
+
+_ANSWERS_SCRIPT = Path(__file__).with_name("answers.lua").read_text(encoding="utf-8")
+_MANAGER = "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+
+
+def listener_config(listener: Listener) -> JSON:
+    """The Listener message of an environment, as JSON."""
+    name = table_name(listener.environment)
+    manager = _manager_filter(
+        f"environment_{listener.environment}",
+        name,
+        [],
+        always_set_request_id_in_response=True,
+        request_id_extension={
+            "typed_config": {
+                "@type": f"{TYPE}.extensions.request_id.uuid.v3.UuidRequestIdConfig",
+                # Otherwise Envoy writes a digit of its own into the caller's UUID.
+                "pack_trace_reason": False,
+            }
+        },
+        use_remote_address=True,
+        # Nobody is internal: callers may not steer time-outs and retries by x-envoy-* headers.
+        internal_address_config={
+            "cidr_ranges": [{"address_prefix": "255.255.255.255", "prefix_len": 32}]
+        },
+        server_name="covenant",
+        normalize_path=True,
+        merge_slashes=True,
+        path_with_escaped_slashes_action="REJECT_REQUEST",
+        request_headers_timeout="10s",
+        stream_idle_timeout="60s",
+        common_http_protocol_options={"idle_timeout": "300s"},
+        local_reply_config=_local_replies(),
+        access_log=[_access_log(listener)],
+    )
+    return {
+        "name": name,
+        "address": {"socket_address": {"address": listener.address, "port_value": listener.port}},
+        "filter_chains": [{"filters": [manager]}],
+    }
+
+
+def answers_listener_config() -> JSON:
+    """The Listener message of the inner listener, as JSON; only clusters of ours reach it."""
+    answers = lua_filter(ANSWERS_FILTER, _ANSWERS_SCRIPT)
+    return {
+        "name": ANSWERS,
+        "internal_listener": {},
+        "per_connection_buffer_limit_bytes": LARGEST_ANSWERED_BODY,
+        "filter_chains": [{"filters": [_manager_filter("answers", ANSWERS, [answers])]}],
+    }
+
+
+def _manager_filter(prefix: str, table: str, filters: list[JSON], **options: Any) -> JSON:
+    router = {
+        "name": "envoy.filters.http.router",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.filters.http.router.v3.Router",
+            "suppress_envoy_headers": True,
+        },
+    }
+    return {
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": {
+            "@type": f"{TYPE}.{_MANAGER}",
+            "stat_prefix": prefix,
+            "rds": {
+                "route_config_name": table,
+                "config_source": {"ads": {}, "resource_api_version": "V3"},
+            },
+            "http_filters": [*filters, router],
+            "preserve_external_request_id": True,
+            **options,
+        },
+    }
+
+
+def _local_replies() -> JSON:
+    """What Envoy says when no model answered: problems, with the contract's code."""
+    late = _reply(
+        ["UT"],
+        504,
+        "timeout",
+        "Model did not answer in time",
+        "The time-out of the service contract passed.",
+        "Try again; if it stays, tell the model's owners.",
+    )
+    full = _reply(
+        ["UO"],
+        503,
+        "overloaded",
+        "Too many requests at once",
+        "The gateway's limit for this model is reached.",
+        "Try again shortly, with fewer requests at once.",
+    )
+    down = _reply(
+        ["UH", "UF", "NC", "NR", "UC", "UR", "LR", "LH", "URX"],
+        503,
+        f"%METADATA(ROUTE:{METADATA}:unavailable_code)%",
+        "Model unavailable",
+        "No instance of the model could answer.",
+        "Try again shortly.",
+    )
+    return {"mappers": [late, full, down]}
+
+
+def _reply(flags: list[str], status: int, code: str, title: str, detail: str, hint: str) -> JSON:
+    return {
+        "filter": {"response_flag_filter": {"flags": flags}},
+        "headers_to_add": [
+            {
+                "header": {"key": "retry-after", "value": "1"},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+        ],
+        "body_format_override": {
+            "content_type": "application/problem+json",
+            "json_format": {
+                "type": "about:blank",
+                "title": title,
+                "status": status,
+                "detail": detail,
+                "code": code,
+                "hint": hint,
+                # Where clients of the v2 protocol look.
+                "error": detail,
+                "request_id": "%REQ(X-REQUEST-ID)%",
+            },
+        },
+    }
+
+
+def _access_log(listener: Listener) -> JSON:
+    return {
+        "name": "envoy.access_loggers.file",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.access_loggers.file.v3.FileAccessLog",
+            "path": listener.access_log,
+            "log_format": {
+                "json_format": {
+                    "time": "%START_TIME%",
+                    "environment": listener.environment,
+                    "x_request_id": "%REQ(X-REQUEST-ID)%",
+                    "model": f"%METADATA(ROUTE:{METADATA}:model)%",
+                    "model_version": "%RESP(X-MODEL-VERSION)%",
+                    "cluster": "%UPSTREAM_CLUSTER%",
+                    "upstream": "%UPSTREAM_HOST%",
+                    "method": "%REQ(:METHOD)%",
+                    "path": "%REQ(:PATH)%",
+                    "status": "%RESPONSE_CODE%",
+                    "flags": "%RESPONSE_FLAGS%",
+                    "duration_ms": "%DURATION%",
+                    "attempts": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+                    "bytes_received": "%BYTES_RECEIVED%",
+                    "bytes_sent": "%BYTES_SENT%",
+                }
+            },
+        },
+    }
