@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from deployments.views import deploying, endpoints, nodes, panels, sla
+from deployments.views import deploying, endpoints, nodes, panels, sla, states
 
 urlpatterns = [
     path("endpoints/", endpoints.index, name="endpoint-list"),
@@ -30,5 +30,7 @@ urlpatterns = [
     path("deployments/<uuid:deployment_id>/remove/", deploying.remove, name="deployment-remove"),
     path("panels/models/<str:name>/", panels.model_panel, name="model-panel"),
     path("panels/versions/<str:name>/<int:number>/", panels.version_panel, name="version-panel"),
+    path("panels/model-states/", states.models, name="model-states"),
+    path("panels/version-states/<str:name>/", states.versions, name="version-states"),
     path("panels/releases/<uuid:release_id>/", panels.release_panel, name="release-panel"),
 ]

@@ -1,5 +1,50 @@
+"""The registry's pages."""
+
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from models_registry.views import (
+    contracts,
+    environments,
+    models,
+    releases,
+    version_create,
+    versions,
+)
+
+MODEL = "models/<str:name>/"
+VERSION = f"{MODEL}versions/<int:number>/"
+CONTRACT = f"{MODEL}contracts/<int:revision>/"
+RELEASE = "releases/<uuid:release_id>/"
+
+urlpatterns = [
+    path("models/", models.index, name="model-list"),
+    path("models/new/", models.create, name="model-create"),
+    path(MODEL, models.detail, name="model-detail"),
+    path(f"{MODEL}change/", models.change, name="model-change"),
+    path(f"{MODEL}seats/<str:seat>/", models.seat_assign, name="seat-assign"),
+    path(f"{MODEL}aliases/", models.alias, name="alias"),
+    path(f"{MODEL}aliases/<str:alias_name>/remove/", models.alias_remove, name="alias-remove"),
+    path(f"{MODEL}versions/new/", version_create.create, name="version-create"),
+    path(f"{MODEL}versions/new/inspect/", version_create.inspect, name="version-inspect"),
+    path(VERSION, versions.detail, name="version-detail"),
+    path(f"{VERSION}progress/", versions.progress, name="version-progress"),
+    path(f"{VERSION}config/", versions.config, name="version-config"),
+    path(f"{VERSION}diff/", versions.diff, name="version-diff"),
+    path(f"{VERSION}errors/<int:output>/", versions.errors, name="version-errors"),
+    path(f"{VERSION}archive/", versions.archive, name="version-archive"),
+    path(f"{VERSION}release/", releases.ask, name="release-request"),
+    path(f"{MODEL}contracts/new/", contracts.propose, name="contract-propose"),
+    path(f"{MODEL}contracts/new/preview/", contracts.preview, name="contract-preview"),
+    path(CONTRACT, contracts.detail, name="contract-detail"),
+    path(f"{CONTRACT}sign/", contracts.sign, name="contract-sign"),
+    path(f"{CONTRACT}withdraw/", contracts.withdraw, name="contract-withdraw"),
+    path(RELEASE, releases.detail, name="release-detail"),
+    path(f"{RELEASE}approve/", releases.approve, name="release-approve"),
+    path(f"{RELEASE}refuse/", releases.refuse, name="release-refuse"),
+    path(f"{RELEASE}withdraw/", releases.withdraw, name="release-withdraw"),
+    path("environments/panel/", environments.panel, name="environment-panel"),
+    path("environments/new/", environments.create, name="environment-create"),
+    path("environments/<str:name>/change/", environments.change, name="environment-change"),
+]

@@ -76,8 +76,16 @@ def latency_promise(measured: MeasuredLatency | None) -> tuple[float, float]:
 
 
 def to_yaml(body: dict[str, Any]) -> str:
-    """The document as YAML for an editor: sections in the document's order, one item a line."""
-    return yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100, indent=2)
+    """The document as YAML for people: in the order of `body`, what holds only values on a line."""
+    return yaml.dump(
+        body,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=66,
+        indent=2,
+        default_flow_style=None,
+    )
 
 
 class _Dumper(yaml.SafeDumper):

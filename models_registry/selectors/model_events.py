@@ -1,4 +1,4 @@
-"""What happened to a model, its versions, contracts, releases and endpoints: from the audit trail."""
+"""What happened to a model and all that belongs to it, from the audit trail."""
 
 from __future__ import annotations
 

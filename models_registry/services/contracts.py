@@ -24,6 +24,7 @@ from models_registry.models import (
     ServiceContract,
 )
 from models_registry.rules import bundles, contract_document, contract_proposal
+from models_registry.rules.contract_types import Tensor
 from models_registry.services.catalog import lock_model, require_part_in
 from models_registry.services.contract_checks import (
     contract_in_force,
@@ -206,13 +207,18 @@ def propose_document(version: ModelVersion) -> dict[str, Any]:
     declared = {
         item["name"]: TensorSpec.from_json(item) for item in (*version.inputs, *version.outputs)
     }
-    previous = contract_in_force(version.model)
+    current = contract_in_force(version.model)
+    previous = verify_bytes(current) if current else None
+    interface = previous.interface if previous else None
+    promised = (
+        {one.name: one for one in (*interface.inputs, *interface.outputs)} if interface else {}
+    )
     return contract_proposal.propose(
         model=version.model.name,
-        inputs=[_with_range(spec, declared) for spec in facts.inputs],
-        outputs=[_with_range(spec, declared) for spec in facts.outputs],
+        inputs=[_with_range(spec, declared, promised) for spec in facts.inputs],
+        outputs=[_with_range(spec, declared, promised) for spec in facts.outputs],
         measured=_measured(version),
-        previous=verify_bytes(previous) if previous else None,
+        previous=previous,
     )
 
 
@@ -305,9 +311,15 @@ def _measured(version: ModelVersion) -> contract_proposal.MeasuredLatency | None
     return None
 
 
-def _with_range(spec: TensorSpec, declared: Mapping[str, TensorSpec]) -> TensorSpec:
+def _with_range(
+    spec: TensorSpec, declared: Mapping[str, TensorSpec], promised: Mapping[str, Tensor]
+) -> TensorSpec:
+    """The range that the version declares; where it declares none, what is promised today."""
     said = declared.get(spec.name, spec)
-    return TensorSpec(spec.name, spec.dtype, spec.shape, spec.dims, said.minimum, said.maximum)
+    low, high = said.minimum, said.maximum
+    if low is None and high is None and spec.name in promised:
+        low, high = promised[spec.name].minimum, promised[spec.name].maximum
+    return TensorSpec(spec.name, spec.dtype, spec.shape, spec.dims, low, high)
 
 
 def _record(

@@ -1,0 +1,74 @@
+"""Audit entries as a timeline tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from console.models import AuditEntry
+
+# Act → (words, icon, tone).
+WORDS = {
+    "model.create": (_("Model registered"), "plus", ""),
+    "model.change": (_("Model changed"), "pen", ""),
+    "model.assign_seat": (_("Seat assigned"), "person", ""),
+    "model.set_alias": (_("Alias set"), "link", ""),
+    "version.create": (_("Version created"), "upload", ""),
+    "version.export": (_("Exported to ONNX"), "check", ""),
+    "version.validate": (_("Validated"), "state-good", "ok"),
+    "version.reject": (_("Rejected by validation"), "state-bad", "bad"),
+    "version.archive": (_("Archived"), "state-stopped", ""),
+    "contract.propose": (_("Contract proposed"), "contract", ""),
+    "contract.sign": (_("Contract signed"), "key", ""),
+    "contract.in_force": (_("Contract in force"), "state-good", "ok"),
+    "contract.withdraw": (_("Contract withdrawn"), "state-stopped", ""),
+    "release.request": (_("Release asked for"), "arrow-right", ""),
+    "release.approve": (_("Approval given"), "key", ""),
+    "release.approved": (_("Release approved"), "state-good", "ok"),
+    "release.refused": (_("Release refused"), "state-bad", "bad"),
+    "release.withdrawn": (_("Release withdrawn"), "state-stopped", ""),
+    "deployment.create": (_("Deployment started"), "play", ""),
+    "placement.ready": (_("Ready on a node"), "nodes", "ok"),
+    "placement.unloaded": (_("Unloaded from a node"), "nodes", ""),
+    "split.initial": (_("First version takes traffic"), "arrow-up", ""),
+    "split.unload": (_("Version taken off"), "arrow-down", ""),
+    "deployment.remove": (_("Taken off"), "arrow-down", ""),
+    "split.change": (_("Traffic moved"), "branch", ""),
+    "endpoint.rollback": (_("Rolled back"), "rollback", "warn"),
+    "endpoint.mode": (_("Mode changed"), "bell", "warn"),
+}
+
+
+def timeline(entries: Iterable[AuditEntry], *, with_subject: bool = True) -> list[dict[str, Any]]:
+    """Rows for components/timeline.html."""
+    return [_row(entry, with_subject) for entry in entries]
+
+
+def _row(entry: AuditEntry, with_subject: bool) -> dict[str, Any]:
+    words, icon, tone = WORDS.get(entry.action, (entry.action, "info", ""))
+    return {
+        "at": entry.at,
+        "title": str(words),
+        "detail": " · ".join(part for part in (_what(entry, with_subject), entry.reason) if part),
+        "actor": entry.actor_username,
+        "icon": icon,
+        "tone": tone,
+        "url": entry.subject_url if with_subject else "",
+    }
+
+
+def _what(entry: AuditEntry, with_subject: bool) -> str:
+    after = entry.after if isinstance(entry.after, dict) else {}
+    if entry.action == "model.assign_seat":
+        return f"{after.get('seat', '')}: {after.get('user', '')}".replace("_", " ")
+    if entry.action == "model.set_alias":
+        number = after.get("version")
+        pointed = f"v{number}" if number else gettext("removed")
+        return f"{after.get('alias', '')}: {pointed}"
+    if entry.subject.startswith("release "):
+        where = after.get("environment")
+        return " → ".join(part for part in (after.get("version"), where) if part)
+    return entry.subject if with_subject and not entry.subject.startswith("model ") else ""

@@ -1,0 +1,154 @@
+"""A new version: the upload, what can be read from it, and what a person has to add."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.actors import Actor, require
+from console.api.authentication import actor_of
+from console.errors import CovenantError, FieldError
+from models_registry.adapters import formats
+from models_registry.forms import VersionForm
+from models_registry.models import RegisteredModel, Upload, VersionState
+from models_registry.rules import tensors
+from models_registry.selectors.catalog import find_model
+from models_registry.selectors.versions import version_list
+from models_registry.services.uploads import completed
+from models_registry.services.versions import create_version, propose_inputs
+from models_registry.views.refusals import REFUSED
+from models_registry.views.tensor_rows import TensorRow, rows_from, rows_of, with_faults
+from models_registry.views.version_words import FORMAT_WORDS
+
+NAMES_ITS_INPUTS = (formats.ONNX, formats.ONNX_ARCHIVE)
+
+
+@require_http_methods(["GET", "POST"])
+def create(request: HttpRequest, name: str) -> HttpResponse:
+    """The form, and the version that it makes."""
+    model, actor = find_model(name), actor_of(request)
+    require(actor, "version.create")
+    form = VersionForm(request.POST or None)
+    if not form.is_bound:
+        return _page(request, model, form, status=200)
+    inputs, outputs = rows_from(request.POST, "input"), rows_from(request.POST, "output")
+    fault = None
+    if form.is_valid():
+        try:
+            version, _job = create_version(
+                model=model, **_arguments(form, inputs, outputs), actor=actor
+            )
+        except REFUSED as error:
+            fault = error
+            form.add_refusal(error)
+        else:
+            messages.success(request, _("%(version)s is being exported.") % {"version": version})
+            return redirect("models_registry:version-detail", name, version.number)
+    errors = fault.errors if fault else ()
+    described = {
+        **_described(form, actor),
+        "inputs": with_faults(inputs, errors, "inputs"),
+        "outputs": with_faults(outputs, errors, "outputs"),
+        "inputs_fault": _whole(errors, "/inputs"),
+        "outputs_fault": _whole(errors, "/outputs"),
+    }
+    return _page(request, model, form, status=422, described=described)
+
+
+@require_POST
+def inspect(request: HttpRequest, name: str) -> HttpResponse:
+    """What the uploaded file says of itself; the part of the form that depends on it."""
+    model, actor = find_model(name), actor_of(request)
+    require(actor, "upload.create")
+    form = VersionForm(initial={"module_entry": request.POST.get("module_entry", "")})
+    context: dict[str, Any] = {"form": form, "model": model, **_fixed()}
+    try:
+        upload_id = uuid.UUID(request.POST.get("upload", ""))
+        upload = completed(upload_id=upload_id, actor=actor)
+        found = propose_inputs(upload_id=upload_id, actor=actor)
+    except ValueError:
+        context["problem"] = {"message": _("Upload the file again.")}
+    except CovenantError as error:
+        context["problem"] = error
+    else:
+        context |= _of_file(upload)
+        context["notes"] = found["notes"]
+        context["inputs"] = rows_of(found["inputs"]) or _as_before(model) or [TensorRow()]
+        context["outputs"] = rows_of(found["outputs"])
+        context["proposed"] = bool(found["inputs"])
+    return render(request, "models_registry/versions/_described.html", context)
+
+
+def _arguments(
+    form: VersionForm, inputs: list[TensorRow], outputs: list[TensorRow]
+) -> dict[str, Any]:
+    given = form.cleaned_data
+    return {
+        "upload_id": given["upload"],
+        "source_format": given["source_format"],
+        "inputs": [row.document() for row in inputs],
+        "outputs": [row.document() for row in outputs],
+        "opset": given["opset"],
+        "model_class": given["model_class"],
+        "code_upload_id": given["code_upload"],
+        "sample": given["sample"],
+        "module_entry": given["module_entry"],
+        "module_arguments": given["module_arguments"],
+        "tuning": form.tuning(),
+        "notes": given["notes"],
+    }
+
+
+def _page(
+    request: HttpRequest,
+    model: RegisteredModel,
+    form: VersionForm,
+    *,
+    status: int,
+    described: dict[str, Any] | None = None,
+) -> HttpResponse:
+    context = {"form": form, "model": model, **_fixed(), **(described or {})}
+    return render(request, "models_registry/versions/create.html", context, status=status)
+
+
+def _fixed() -> dict[str, Any]:
+    return {"dtypes": list(tensors.DTYPES), "uploads_url": reverse("api:upload-list")}
+
+
+def _described(form: VersionForm, actor: Actor) -> dict[str, Any]:
+    """The file that the form names, when it is still there."""
+    upload_id = form.cleaned_data.get("upload") if hasattr(form, "cleaned_data") else None
+    if upload_id is None:
+        return {}
+    try:
+        return _of_file(completed(upload_id=upload_id, actor=actor))
+    except CovenantError as error:
+        return {"problem": error}
+
+
+def _of_file(upload: Upload) -> dict[str, Any]:
+    detected = upload.detected_format
+    return {
+        "upload": upload,
+        "detected": FORMAT_WORDS.get(detected, detected),
+        "accepted": detected in formats.ACCEPTED,
+        "needs_code": detected == formats.TORCH_STATE_DICT,
+        "names_its_inputs": detected in NAMES_ITS_INPUTS,
+    }
+
+
+def _as_before(model: RegisteredModel) -> list[TensorRow]:
+    """The inputs of the newest validated version: the next one mostly has the same."""
+    before = version_list(model.name, state=VersionState.VALIDATED).order_by("-number").first()
+    return rows_of(before.inputs) if before else []
+
+
+def _whole(errors: tuple[FieldError, ...], pointer: str) -> str:
+    return next((error.detail for error in errors if error.pointer == pointer), "")
