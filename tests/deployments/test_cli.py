@@ -1,0 +1,203 @@
+"""The command line against a real web server: what it prints and the exit codes it gives."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_django.live_server_helper import LiveServer
+
+from console.services.tokens import create_token
+from deployments.cli.main import main
+from models_registry.models import ContractState
+from models_registry.services.contracts import contract_bundle
+from tests import factories
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs `covenant` with its own credentials folder; passphrases come from standard input."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("COVENANT_BASE_URL", "COVENANT_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+    def covenant(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["covenant", *arguments])
+        try:
+            main()
+            code = 0
+        except SystemExit as ending:
+            code = int(ending.code or 0)
+        printed = capsys.readouterr()
+        return Outcome(code, printed.out, printed.err)
+
+    return covenant
+
+
+@pytest.fixture
+def signed_in(run: Run, live_server: LiveServer) -> Run:
+    """Signed in as the data scientist, by a token: hashing a password takes its time."""
+    _, token = create_token(
+        name="test",
+        scopes=["read", "write", "sign"],
+        actor=factories.actor(factories.people().dana),
+    )
+    outcome = run("--url", live_server.url, "--token", token, "login")
+    assert outcome.code == 0, outcome.err
+    return run
+
+
+def test_login_by_password_keeps_a_token_that_only_its_owner_can_read(
+    run: Run, live_server: LiveServer, tmp_path: Path
+) -> None:
+    factories.people(password=factories.PASSWORD)
+
+    outcome = run(
+        "--url", live_server.url, "login", "--username", "dana", "--password", factories.PASSWORD
+    )  # fmt: skip
+    kept = tmp_path / "config" / "covenant" / "credentials.json"
+
+    assert outcome.code == 0, outcome.err
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert json.loads(kept.read_text())["username"] == "dana"
+
+
+def test_a_wrong_password_is_refused_with_exit_code_1(run: Run, live_server: LiveServer) -> None:
+    factories.people(password=factories.PASSWORD)
+
+    outcome = run("--url", live_server.url, "login", "--username", "dana", "--password", "wrong")
+
+    assert outcome.code == 1
+    assert "covenant: " in outcome.err
+
+
+def test_commands_without_sign_in_are_a_usage_error(run: Run) -> None:
+    outcome = run("models", "list")
+
+    assert outcome.code == 2
+    assert "covenant login" in outcome.err
+
+
+def test_an_unknown_option_is_a_usage_error(run: Run) -> None:
+    assert run("models", "list", "--colour").code == 2
+
+
+def test_a_server_that_is_not_there_gives_exit_code_3(
+    run: Run, free_port: Callable[[], int]
+) -> None:
+    outcome = run("--url", f"http://127.0.0.1:{free_port()}", "--token", "cvt_x", "models", "list")
+
+    assert outcome.code == 3
+    assert "cannot be reached" in outcome.err
+
+
+def test_a_model_is_registered_with_its_seats_and_listed(signed_in: Run) -> None:
+    made = signed_in(
+        "models", "create", "churn_model", "--description", "Who leaves.", "--seat", "sre=sam",
+        "--seat", "business_owner=bea", "--seat", "data_scientist=dana",
+    )  # fmt: skip
+    listed = signed_in("models", "list", "--json")
+    shown = signed_in("models", "show", "churn_model", "--json")
+
+    assert made.code == 0, made.err
+    assert [row["name"] for row in listed.body["results"]] == ["churn_model"]
+    assert shown.body["seats"] == {
+        "data_scientist": "dana", "sre": "sam", "business_owner": "bea",
+    }  # fmt: skip
+
+
+def test_a_refusal_says_what_is_wrong_and_where_as_json_too(signed_in: Run) -> None:
+    outcome = signed_in("models", "create", "Bad Name", "--json")
+
+    assert outcome.code == 1
+    assert outcome.body["code"]
+    assert outcome.body["detail"] in outcome.err
+
+
+def test_a_viewer_is_refused(run: Run, live_server: LiveServer) -> None:
+    vic = factories.actor(factories.people().vic)
+    _, token = create_token(name="test", scopes=["read", "write"], actor=vic)
+
+    outcome = run("--url", live_server.url, "--token", token, "models", "create", "churn_model")
+
+    assert outcome.code == 1
+    assert "may not register a model" in outcome.err
+
+
+def test_an_empty_installation_has_no_endpoints_and_no_jobs(signed_in: Run) -> None:
+    assert signed_in("status", "--json").body["results"] == []
+    assert signed_in("jobs", "list", "--json").body["results"] == []
+
+
+def test_an_endpoint_that_is_not_there_is_refused_by_name(signed_in: Run) -> None:
+    outcome = signed_in("split", "production/fraud_detector")
+
+    assert outcome.code == 1
+    assert "production/fraud_detector" in outcome.err
+
+
+@pytest.mark.parametrize("weights", [["3:95"], ["x=5"], ["3=many"]])
+def test_weights_that_cannot_be_read_are_a_usage_error(signed_in: Run, weights: list[str]) -> None:
+    factories.make_model()
+
+    outcome = signed_in("split", "fraud_detector", *weights, "--reason", "Test.")
+
+    assert outcome.code == 2
+
+
+def test_a_bundle_is_verified_offline_and_a_changed_one_fails_with_exit_code_4(
+    run: Run, tmp_path: Path
+) -> None:
+    contract = factories.make_contract(factories.make_model(), state=ContractState.IN_FORCE)
+    good = tmp_path / "bundle.json"
+    good.write_bytes(contract_bundle(contract))
+    changed = tmp_path / "changed.json"
+    body = json.loads(good.read_text())
+    body["payload"] = body["payload"][:-8] + "AAAA" + body["payload"][-4:]
+    changed.write_text(json.dumps(body))
+
+    assert run("contract", "verify", str(good)).code == 0
+    outcome = run("contract", "verify", str(changed), "--json")
+    assert outcome.code == 4
+    assert outcome.out.startswith("{")
+
+
+def test_a_contract_is_proposed_and_signed_by_a_key_file(
+    signed_in: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factories.make_model()
+    document = tmp_path / "contract.json"
+    document.write_text(json.dumps(factories.contract_body()))
+    key = tmp_path / "dana.pem"
+    monkeypatch.setattr("click.prompt", lambda *_, **__: "a long passphrase")
+
+    proposed = signed_in("contract", "propose", "fraud_detector", str(document), "--json")
+    created = signed_in("keys", "create", str(key), "--enrol", "laptop", "--json")
+    signed = signed_in("contract", "sign", "fraud_detector", "1", "--key", str(key), "--json")
+
+    assert proposed.body["state"] == "proposed"
+    assert created.code == 0, created.err
+    assert signed.code == 0, signed.err
+    assert signed.body["seat"] == "data_scientist"
+    assert key.stat().st_mode & 0o777 == 0o600
