@@ -15,11 +15,11 @@ from console.api.authentication import actor_of
 from console.api.idempotency import idempotent
 from console.api.serializers import JobSerializer
 from deployments.api.serializers import (
+    CordonRequestSerializer,
     LoadedSerializer,
     NodeDetailSerializer,
     NodeRequestSerializer,
     NodeSerializer,
-    ReasonSerializer,
     ReconcileRequestSerializer,
 )
 from deployments.models import Node
@@ -73,11 +73,13 @@ class NodeCordonView(APIView):
     required_actions: ClassVar[dict[str, str]] = {"POST": "node.cordon"}
 
     @extend_schema(
-        summary="Place nothing new on a node", request=ReasonSerializer, responses=NodeSerializer
+        summary="Place nothing new on a node",
+        request=CordonRequestSerializer,
+        responses=NodeSerializer,
     )
     @idempotent
     def post(self, request: Request, node: str) -> Response:
-        body = ReasonSerializer(data=request.data)
+        body = CordonRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         changed = cordon_node(
             node=find_node(node), reason=body.validated_data["reason"], actor=actor_of(request)

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from deployments.models import Deployment, EndpointMode, Node, Placement
 
 
-class ReasonSerializer(serializers.Serializer[Any]):
+class CordonRequestSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=2000)
 
 

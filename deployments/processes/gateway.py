@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from contextlib import suppress
 
 from console.errors import CovenantError
 from deployments.adapters.envoy.ads import Acked, AdsServer, Connected, Disconnected, Nacked
@@ -31,6 +30,8 @@ class GatewayControl:
         self._address = address
         self._database = DatabaseThread()
         self._wake = asyncio.Event()
+        # Whether the rows may have changed: after an acknowledgement alone they have not.
+        self._stale = True
         self._words: deque[Word] = deque()
         self._unknown: set[str] = set()
         self._ads = AdsServer(
@@ -50,8 +51,10 @@ class GatewayControl:
         try:
             while not stop.is_set():
                 await self._look()
-                with suppress(TimeoutError):
+                try:
                     await asyncio.wait_for(self._wake.wait(), POLL_S)
+                except TimeoutError:
+                    self._stale = True
                 self._wake.clear()
         finally:
             listener.cancel()
@@ -61,10 +64,12 @@ class GatewayControl:
 
     def _hear(self, word: Word) -> None:
         self._words.append(word)
+        self._stale = self._stale or not isinstance(word, Acked)
         self._wake.set()
 
     async def _listen(self) -> None:
         async for _ in notifications(connection_parameters(), gateways.CHANNEL):
+            self._stale = True
             self._wake.set()
 
     async def _wake_on(self, stop: asyncio.Event) -> None:
@@ -87,15 +92,18 @@ class GatewayControl:
             while self._words:
                 await self._record(self._words[0])
                 self._words.popleft()
-            connected = self._ads.connected() - self._unknown
-            if connected:
-                await self._send(connected)
+            if self._stale:
+                self._stale = False
+                await self._send(self._ads.connected() - self._unknown)
         except AWAY as error:
+            self._stale = True
             log.warning("the gateways keep what they have, the database is away: %s", error)
         except CovenantError:
             log.exception("no snapshot could be made")
 
     async def _send(self, connected: frozenset[str]) -> None:
+        if not connected:
+            return
         for desired in await self._database.run(gateways.desired_snapshots, connected):
             self._ads.set_snapshot(desired.gateway, desired.snapshot)
             for state, reason in desired.refused:

@@ -21,16 +21,15 @@ from deployments.adapters import live_store
 from deployments.models import Node
 from deployments.processes.database import AWAY, DatabaseThread
 from deployments.rules.readings import Reading
-from deployments.selectors.watching import WatchedNode
+from deployments.selectors.watching import WatchedNode, wanted_on
 from deployments.services import fleet
+from deployments.services.reconciles import loaded_slots
 
 PROBE_S = 1.0
 LOST_AFTER_S = 3.0
 STATISTICS_EVERY = 2
 ASK_AGAIN_S = 10.0
 SEEN_EVERY_S = 5.0
-MISSING_LOOKS = 2
-"""A version must be missing in two looks: between two of them a deploy may have written its row."""
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class _Watch:
     seen_at: float = 0.0
     asked_at: float = float("-inf")
     version: str = ""
-    missing_for: int = 0
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +120,15 @@ class NodeWatch:
         if not await self._thread(watch.client.ready):
             # The age of its last answer decides, not a number of probes, which may be late.
             late = now - watch.answered_at >= LOST_AFTER_S and not watch.node.lost
-            if late and await self._database.run(fleet.node_lost, watch.node.name):
-                log.warning("node %s is lost", watch.node.name)
+            watch.silent = True
+            if late:
+                await self._lose(watch, "does not answer")
             return
-        watch.answered_at = now
+        # Who was silent may have been restarted, and then has nothing loaded: look at once.
+        look_now, watch.silent, watch.answered_at = watch.silent, False, now
         if watch.node.lost:
             await self._ask_for_restore(watch, now)
-        if watch.looks % STATISTICS_EVERY == 0:
+        if look_now or watch.looks % STATISTICS_EVERY == 0:
             await self._look(watch, now)
 
     async def _look(self, watch: _Watch, now: float) -> None:
@@ -137,10 +138,8 @@ class NodeWatch:
             log.warning("node %s: %s", watch.node.name, error.message)
             return
         await self._hear(facts.look)
-        missing = watch.node.wanted - facts.ready
-        watch.missing_for = watch.missing_for + 1 if missing and not watch.node.lost else 0
-        if watch.missing_for >= MISSING_LOOKS:
-            await self._ask_for_restore(watch, now)
+        if watch.node.wanted - facts.ready and not watch.node.lost:
+            await self._check_missing(watch, now)
         if now - watch.seen_at >= SEEN_EVERY_S:
             watch.seen_at = now
             await self._database.run(
@@ -155,11 +154,31 @@ class NodeWatch:
         except redis.RedisError as error:
             log.warning("node facts are not kept, Redis is away: %s", error)
 
+    async def _check_missing(self, watch: _Watch, now: float) -> None:
+        """Something seems to be missing: have it restored, if it really is.
+
+        The rows are read first and Triton after them: what was ready then must be loaded now.
+        """
+        wanted = await self._database.run(wanted_on, watch.node.name)
+        try:
+            missing = wanted - await self._thread(loaded_slots, watch.client)
+        except CovenantError:
+            return
+        if not missing:
+            return
+        if missing == wanted:
+            await self._lose(watch, "has been restarted and serves nothing")
+        await self._ask_for_restore(watch, now)
+
+    async def _lose(self, watch: _Watch, why: str) -> None:
+        if await self._database.run(fleet.node_lost, watch.node.name):
+            log.warning("node %s is lost: it %s", watch.node.name, why)
+
     async def _ask_for_restore(self, watch: _Watch, now: float) -> None:
         if now - watch.asked_at < ASK_AGAIN_S:
             return
         watch.asked_at = now
-        log.info("node %s answers; asking its worker to restore what it lacks", watch.node.name)
+        log.info("node %s: asking its worker to restore what it lacks", watch.node.name)
         await self._database.run(_reconcile, watch.node.name)
 
     async def _thread(self, function: Callable[..., Any], *args: Any) -> Any:

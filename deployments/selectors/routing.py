@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Any
 
 from deployments.models import Deployment, Endpoint, NodeState, Placement, PlacementState
@@ -89,7 +90,13 @@ def contracts_in_force(
     rows = ServiceContract.objects.filter(
         model_id__in=list(model_ids), state=ContractState.IN_FORCE
     ).values_list("model_id", "payload")
-    return {model_id: contract_document.load(bytes(payload)) for model_id, payload in rows}
+    return {model_id: _document(bytes(payload)) for model_id, payload in rows}
+
+
+@lru_cache(maxsize=1024)
+def _document(payload: bytes) -> contract_document.ContractDocument:
+    """Contracts never change once proposed, and reading one strictly takes longer than all else."""
+    return contract_document.load(payload)
 
 
 def fallback_of(contract: contract_document.ContractDocument) -> Fallback:

@@ -59,3 +59,12 @@ def watched() -> Watched:
         nodes=nodes,
         endpoints_of={slot: tuple(sorted(keys)) for slot, keys in endpoints.items()},
     )
+
+
+def wanted_on(node: str) -> set[tuple[str, int]]:
+    """What should be loaded on a node: (Triton model, version); one query."""
+    return set(
+        Placement.objects.filter(node__name=node, state=PlacementState.READY).values_list(
+            "deployment__generation__triton_model", "deployment__release__version__number"
+        )
+    )

@@ -14,6 +14,7 @@ from console.errors import CovenantError, Unavailable
 from console.services.job_runs import JobRun
 from deployments.adapters import node_lock, repository
 from deployments.models import Node, Placement, PlacementState, ServingGeneration
+from deployments.selectors.watching import wanted_on
 from deployments.services.fleet import node_restored, reconcile_node
 from deployments.services.node_files import node_files
 from deployments.services.placements import (
@@ -79,8 +80,9 @@ def check_live() -> int:
     asked = 0
     for node in Node.objects.exclude(state="lost"):
         try:
+            wanted = wanted_on(node.name)
             with triton_of(node) as triton:
-                missing = missing_on(node, loaded_slots(triton))
+                missing = wanted - loaded_slots(triton)
         except Unavailable:
             continue
         if missing:
@@ -96,14 +98,6 @@ def loaded_slots(triton: TritonClient) -> set[Slot]:
         for entry in triton.index()
         if entry.state == "READY" and entry.version.isdecimal()
     }
-
-
-def missing_on(node: Node, loaded: set[Slot]) -> set[Slot]:
-    """What should be loaded on a node and is not; one query."""
-    wanted = Placement.objects.filter(node=node, state=PlacementState.READY).values_list(
-        "deployment__generation__triton_model", "deployment__release__version__number"
-    )
-    return set(wanted) - loaded
 
 
 def _slot(placement: Placement) -> Slot:
