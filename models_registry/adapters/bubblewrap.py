@@ -195,7 +195,8 @@ def _ulimits(limits: Limits) -> list[str]:
     return [
         "/usr/bin/prlimit",
         f"--data={limits.memory_bytes}",
-        f"--cpu={limits.cpu_seconds}",
+        # Soft before hard: SIGXCPU tells the reason, SIGKILL would not.
+        f"--cpu={limits.cpu_seconds}:{limits.cpu_seconds + 5}",
         f"--fsize={limits.file_bytes}",
         f"--nproc={limits.processes}",
         f"--nofile={limits.open_files}",

@@ -6,8 +6,10 @@ format is not taken, the way out. A file that lies about itself is caught later,
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -29,6 +31,12 @@ _HEAD_BYTES: Final = 4096
 _PICKLE_BYTES: Final = 64 * archives.MIB
 # torch.save before 1.6 wrote a pickle of this number first (torch.serialization.MAGIC_NUMBER).
 _TORCH_LEGACY: Final = bytes.fromhex("8a0a6cfc9c46f9206aa85019")
+
+_TABULAR: Final = (
+    ("sklearn", "scikit-learn"),
+    ("lightgbm", "LightGBM"),
+    ("xgboost", "XGBoost"),
+)
 
 _WAY_OUT: Final = (
     "Upload a TorchScript file, a torch.export program (.pt2), a state dict with its module's "
@@ -78,7 +86,13 @@ def sniff(path: Path) -> Detected:
             known = _by_magic(head, size)
             if known is not None:
                 return known
-            if (_is_tar(head)) or head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")):
+            if (
+                head[:1] == b"x"
+                and head[1:2] in b"\x01\x5e\x9c\xda"
+                and (int.from_bytes(head[:2]) % 31 == 0)
+            ):
+                return _compressed_pickle(head)
+            if _is_tar(head) or head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")):
                 return _packed(head)
             structured = _xgboost_or_json(head)
             if structured is not None:
@@ -213,11 +227,7 @@ def _torch_legacy(stream: IO[bytes]) -> Detected:
 def _pickle(stream: IO[bytes]) -> Detected:
     stream.seek(0)
     scan = pickles.scan(stream)
-    for root, label in (
-        ("sklearn", "scikit-learn"),
-        ("lightgbm", "LightGBM"),
-        ("xgboost", "XGBoost"),
-    ):
+    for root, label in _TABULAR:
         if root in scan.roots:
             return Detected(root, label, f"A pickled {label} model.", _NOT_YET)
     if scan.dangerous:
@@ -233,6 +243,26 @@ def _pickle(stream: IO[bytes]) -> Detected:
         _WAY_OUT,
         pickles.names(sorted(f"{module}.{name}" for module, name in scan.imports)),
     )
+
+
+def _compressed_pickle(head: bytes) -> Detected:
+    """A zlib stream (RFC 1950), as joblib.dump(compress=…) writes; its start tells the family."""
+    try:
+        start = zlib.decompressobj().decompress(head, archives.MIB)
+    except zlib.error:
+        return _unknown()
+    scan = pickles.scan(io.BytesIO(start))
+    for root, label in _TABULAR:
+        if root in scan.roots:
+            return Detected(root, label, f"A compressed pickle of a {label} model.", _NOT_YET)
+    if start[:1] == b"\x80":
+        return Detected("pickle", "Compressed pickle", "A compressed Python pickle.", _NOT_YET)
+    return _unknown()
+
+
+def _unknown() -> Detected:
+    reason = "The content is of no format that is known here."
+    return Detected(UNKNOWN, "Unknown", reason, _WAY_OUT)
 
 
 # Other containers, by their first bytes.
@@ -334,17 +364,20 @@ def _text(head: bytes) -> Detected:
 
 # ONNX: a protobuf without magic bytes, told by walking its top-level fields.
 # ModelProto (onnx.proto): 1 ir_version, 2-4, 6 strings, 5 model_version, 7 graph, 8 opset_import …
+_MAX_FIELDS: Final = 200_000
 _VARINT_FIELDS: Final = frozenset({1, 5})
 _LENGTH_FIELDS: Final = frozenset({2, 3, 4, 6, 7, 8, 14, 20, 25, 26})
 
 
 def _protobuf(stream: IO[bytes], size: int) -> Detected:
-    unknown = Detected(
-        UNKNOWN, "Unknown", "The content is of no format that is known here.", _WAY_OUT
-    )
+    unknown = _unknown()
     seen: set[int] = set()
     position = 0
-    while position < size and len(seen) < 16 and position >= 0:
+    steps = 0
+    while position < size:
+        steps += 1
+        if steps > _MAX_FIELDS:
+            return unknown
         stream.seek(position)
         piece = stream.read(24)
         key, used = _varint(piece)

@@ -11,51 +11,43 @@ from models_registry.rules.equivalence import OutputDifference, Tolerance, perce
 
 
 def equivalence_check(
-    index: int, found: OutputDifference, within: Tolerance, compared_with: str
+    index: int,
+    found: OutputDifference,
+    within: Tolerance,
+    compared_with: str,
+    *,
+    same_file: bool,
 ) -> Check:
     """One output against the source framework."""
+    verdict = found.verdict(same_file=same_file)
     exact = found.dtype not in {"FP16", "FP32", "FP64"}
-    title = f"“{found.name}” equals the source model"
-    id_ = f"equivalence.{index}"
     if exact:
         detail = (
-            f"{found.different} elements differ from {compared_with}; {len(found.errors)} samples."
+            f"{found.different} elements differ from {compared_with} "
+            f"over {len(found.errors)} samples."
         )
-        return Check(
-            id_,
-            title,
-            BEHAVIOUR,
-            found.verdict,
-            found.different,
-            0,
-            "elements",
-            detail,
-            "" if found.verdict == "passed" else _FIX_EQUIVALENCE,
-        )
-    detail = (
-        f"Greatest absolute error {found.max_abs:.3g}, relative {found.max_rel:.3g}, mean "
-        f"{found.mean_abs:.3g}, "
-        f"p99 {percentile(found.errors, 99):.3g} over {len(found.errors)} samples, against "
-        f"{compared_with}; "
-        f"allowed {within.atol:g} + {within.rtol:g} x |value| ({within.source})."
-    )
-    if found.different:
+    else:
         detail = (
-            f"{found.different} elements are finite in one of the two only, or shapes differ. "
-            + detail
+            f"Greatest absolute error {found.max_abs:.3g}, relative {found.max_rel:.3g}, "
+            f"mean {found.mean_abs:.3g}, p99 {percentile(found.errors, 99):.3g} over "
+            f"{len(found.errors)} samples, against {compared_with}; allowed {within.atol:g} + "
+            f"{within.rtol:g} x |value| ({within.source})."
         )
+        if found.different:
+            detail = (
+                f"{found.different} elements are finite in one only, or shapes differ. {detail}"
+            )
+    fix = "" if verdict == "passed" else f"Worst is sample {found.worst_sample}. {_FIX_EQUIVALENCE}"
     return Check(
-        id_,
-        title,
+        f"equivalence.{index}",
+        f"“{found.name}” equals the source model",
         BEHAVIOUR,
-        found.verdict,
-        found.max_abs,
-        within.atol,
-        "",
+        verdict,
+        found.different if exact else found.max_abs,
+        0 if exact else within.atol,
+        "elements" if exact else "",
         detail,
-        ""
-        if found.verdict == "passed"
-        else f"Worst is sample {found.worst_sample}. {_FIX_EQUIVALENCE}",
+        fix,
     )
 
 

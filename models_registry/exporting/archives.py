@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,6 +91,8 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
         zipfile.BadZipFile,
         NotImplementedError,
         EOFError,
+        RuntimeError,
+        zlib.error,
         struct.error,
         UnicodeDecodeError,
     ) as error:

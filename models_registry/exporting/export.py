@@ -16,6 +16,7 @@ import onnx
 
 from models_registry.exporting import axes, harness, onnx_files, protocol, samples
 from models_registry.exporting.harness import WORK, Reporter
+from models_registry.exporting.module_source import code_of
 from models_registry.exporting.protocol import ExportFacts, ExportRequest, Json, Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
 from models_registry.exporting.sessions import Session
@@ -56,6 +57,14 @@ def _refuse_opset(request: ExportRequest) -> None:
 
 
 def _from_torch(request: ExportRequest, source: Path, reporter: Reporter) -> ExportFacts:
+    if not request.inputs:
+        raise Refused(
+            "inputs_missing",
+            "The file does not say what its inputs are.",
+            "Describe each input: name, data type and shape, for example features FP32 [-1, 10].",
+            "/inputs",
+        )
+    code = code_of(request.source_format, request.module)
     from models_registry.exporting import torch_export, torch_sources  # torch takes two seconds
 
     if request.source_format not in torch_sources.FORMATS:
@@ -64,20 +73,11 @@ def _from_torch(request: ExportRequest, source: Path, reporter: Reporter) -> Exp
             f"Files of the format “{request.source_format}” cannot be exported.",
             "Upload TorchScript, a torch.export program, a state dict with its source, or ONNX.",
         )
-    if not request.inputs:
-        raise Refused(
-            "inputs_missing",
-            "The file does not say what its inputs are.",
-            "Describe each input: name, data type and shape, for example features FP32 [-1, 10].",
-            "/inputs",
-        )
     loaded = torch_sources.load(
         request.source_format,
         source,
         inputs=request.inputs,
-        module=request.module,
-        code=harness.input_file(protocol.CODE),
-        folder=WORK,
+        code=code,
     )
     reporter.progress(0.25, "Trying the model")
     trial = axes.first_run(loaded.run, request.inputs, _sample(request.inputs))

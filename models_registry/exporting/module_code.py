@@ -1,4 +1,4 @@
-"""The source of a user's module: unpack it, import it, build the module that a state dict fits.
+"""A user's module: import its source and build the module that a state dict fits.
 
 Runs inside the sandbox only: importing is running.
 """
@@ -13,103 +13,30 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 import torch
 
-from models_registry.exporting import archives
-from models_registry.exporting.protocol import ModuleSource, Refused
-
-_BOUNDS: Final = archives.Bounds(members=2_000, total_bytes=64 * archives.MIB)
-_DEFAULT_FILE: Final = "module_source.py"
-_ENTRY_HINT: Final = "Name the class as file.py:ClassName, for example net.py:TinyResNet."
+from models_registry.exporting.harness import is_memory_error
+from models_registry.exporting.module_source import ENTRY_HINT, Code
+from models_registry.exporting.protocol import Refused
 
 
-def build(
-    code: Path | None, source: ModuleSource, state: Mapping[str, torch.Tensor], folder: Path
-) -> torch.nn.Module:
-    """The module of `source` with `state` loaded, in evaluation mode.
+def build(code: Code, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+    """The module of `code` with `state` loaded, in evaluation mode.
 
-    `Refused` when source is missing or fails, or does not fit the weights (naming what differs).
+    `Refused` when the source fails or does not fit the weights (naming what differs).
     """
-    if code is None:
-        raise Refused(
-            "module_source_missing",
-            "The file holds weights only; the architecture is not in it.",
-            "Upload the module's Python source with it (one .py file or a zip) and name the class, "
-            "or save TorchScript with torch.jit.save.",
-            "/code_upload",
-        )
-    file_name, name, arguments = _entry(source)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = _unpack(code, file_name, folder)
-    sys.path[:0] = [str(folder)]
-    if name:
-        module = _call(_find(files, file_name, name, folder), arguments)
+    sys.path[:0] = [str(code.folder)]
+    if code.name:
+        module = _call(_find(code), code.arguments)
         _load_state(module, state)
         return module.eval()
-    return _guess(files, arguments, state, folder).eval()
+    return _guess(code, state).eval()
 
 
-def _entry(source: ModuleSource) -> tuple[str, str, dict[str, Any]]:
-    """File, class and keyword arguments out of "net.py:TinyResNet(classes=5)" and shorter forms."""
-    file_name, separator, call = source.entry.strip().rpartition(":")
-    if not separator and call.endswith(".py"):
-        file_name, call = call, ""
-    arguments = dict(source.arguments)
-    if "(" in call:
-        try:
-            node = ast.parse(call, mode="eval").body
-            if not isinstance(node, ast.Call) or node.args or not isinstance(node.func, ast.Name):
-                raise ValueError
-            given = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
-        except (SyntaxError, ValueError):
-            raise Refused(
-                "module_entry_invalid",
-                f"“{call[:100]}” cannot be read; give keyword arguments with plain values only.",
-                "For example net.py:TinyResNet(classes=5).",
-                "/module/entry",
-            ) from None
-        call, arguments = node.func.id, given | arguments
-    if call and not call.isidentifier():
-        raise Refused(
-            "module_entry_invalid",
-            f"“{call[:100]}” is not a class name.",
-            _ENTRY_HINT,
-            "/module/entry",
-        )
-    return file_name, call, arguments
-
-
-def _unpack(code: Path, file_name: str, folder: Path) -> list[Path]:
-    with code.open("rb") as stream:
-        head = stream.read(512)
-    if head.startswith((b"PK", b"\x1f\x8b", b"BZh", b"\xfd7zXZ")) or head[257:262] == b"ustar":
-        files = archives.extract(code, folder, _BOUNDS)
-        python = [path for path in files if path.suffix == ".py"]
-        if not python:
-            raise Refused(
-                "module_source_missing", "The code archive holds no .py file.", _ENTRY_HINT
-            )
-        return python
-    target = folder / Path(file_name or _DEFAULT_FILE).name
-    if target.suffix != ".py":
-        target = target.with_suffix(".py")
-    text = code.read_bytes()
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError) as error:
-        raise Refused(
-            "module_source_invalid",
-            f"The module's source is not Python that can be read: {error}.",
-            "Upload the .py file that defines the class, or a zip archive of the project.",
-            "/code_upload",
-        ) from error
-    target.write_bytes(text)
-    return [target]
-
-
-def _find(files: list[Path], file_name: str, name: str, folder: Path) -> Callable[..., Any]:
+def _find(code: Code) -> Callable[..., Any]:
+    files, file_name, name, folder = code.files, code.file_name, code.name, code.folder
     if file_name:
         wanted = file_name.removesuffix(".py").replace(".", "/").split("/")
         chosen = [
@@ -123,7 +50,7 @@ def _find(files: list[Path], file_name: str, name: str, folder: Path) -> Callabl
             "module_entry_not_found",
             f"{'No file' if not chosen else 'More than one file'} of the source "
             f"{'is ' + file_name if file_name else 'defines ' + name}; there are: {there}.",
-            _ENTRY_HINT,
+            ENTRY_HINT,
             "/module/entry",
         )
     module = _import(chosen[0], folder)
@@ -133,7 +60,7 @@ def _find(files: list[Path], file_name: str, name: str, folder: Path) -> Callabl
         raise Refused(
             "module_entry_not_found",
             f"{chosen[0].name} has no class {name}; it defines: {classes}.",
-            _ENTRY_HINT,
+            ENTRY_HINT,
             "/module/entry",
         )
     return found  # type: ignore[no-any-return]
@@ -178,7 +105,7 @@ def _import(path: Path, folder: Path) -> ModuleType:
 
 
 def _classes(module: ModuleType) -> Iterator[type[torch.nn.Module]]:
-    for value in vars(module).values():
+    for value in list(vars(module).values()):
         if (
             inspect.isclass(value)
             and issubclass(value, torch.nn.Module)
@@ -196,7 +123,7 @@ def _call(factory: Callable[..., Any], arguments: Mapping[str, Any]) -> torch.nn
         raise Refused(
             "module_entry_invalid",
             f"{factory.__name__} gives a {type(built).__name__}, not a torch.nn.Module.",
-            _ENTRY_HINT,
+            ENTRY_HINT,
             "/module/entry",
         )
     return built
@@ -206,7 +133,9 @@ def _listed(arguments: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value!r}" for key, value in arguments.items())[:200]
 
 
-def _failed(doing: str, error: BaseException) -> Refused:
+def _failed(doing: str, error: BaseException) -> Exception:
+    if is_memory_error(error):
+        return MemoryError(str(error))
     traceback.print_exception(error)
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if "/code/" in frame.filename
@@ -269,17 +198,15 @@ def fitted(state: Mapping[str, torch.Tensor], own: set[str]) -> dict[str, torch.
     return best
 
 
-def _guess(
-    files: list[Path], arguments: Mapping[str, Any], state: Mapping[str, torch.Tensor], folder: Path
-) -> torch.nn.Module:
+def _guess(code: Code, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     """The one class whose weights have the file's names, when no entry was given."""
     tried: list[str] = []
     fitting: list[torch.nn.Module] = []
-    for path in files:
-        for kind in _classes(_import(path, folder)):
+    for path in code.files:
+        for kind in _classes(_import(path, code.folder)):
             tried.append(kind.__name__)
             try:
-                module = kind(**arguments)
+                module = kind(**code.arguments)
             except Exception:  # noqa: BLE001, S112 - a class that needs arguments is not the one
                 continue
             own = module.state_dict()
@@ -290,7 +217,7 @@ def _guess(
             "module_entry_missing",
             f"{len(fitting)} classes of the source fit the weights without further arguments; "
             f"it defines: {', '.join(tried[:10]) or 'no torch.nn.Module'}.",
-            _ENTRY_HINT,
+            ENTRY_HINT,
             "/module/entry",
         )
     _load_state(fitting[0], state)

@@ -214,7 +214,8 @@ def _spec(value: onnx.ValueInfoProto, role: str) -> TensorSpec:
     for index, dim in enumerate(tensor.shape.dim):
         fixed = dim.HasField("dim_value") and dim.dim_value > 0
         shape.append(dim.dim_value if fixed else -1)
-        name = dim.dim_param or (tensors.BATCH if index == 0 else f"dim_{index}")
+        named = dim.dim_param if dim.dim_param.strip("? ") else ""
+        name = named or (tensors.BATCH if index == 0 else f"dim_{index}")
         dims.append("" if fixed else name)
     return TensorSpec(value.name, dtype, tuple(shape), tuple(dims))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickletools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import IO, Final, cast
 
 # Modules through which a pickle reaches the system; the full scan is picklescan's, in the sandbox.
 _DANGEROUS_MODULES: Final = frozenset(
@@ -149,8 +149,32 @@ def _is_weights(module: str, name: str) -> bool:
     return module in {"builtins", "__builtin__"} and name in _HARMLESS_BUILTINS
 
 
-def scan(stream: IO[bytes], *, max_opcodes: int = 5_000_000) -> Scan:
-    """Read one pickle from `stream`; never runs it, stops after `max_opcodes`.
+class _Window:
+    """A stream that ends after a number of bytes: a pickle may claim strings of any length."""
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        self._stream = stream
+        self._left = limit
+
+    def read(self, size: int) -> bytes:
+        """At most what is left."""
+        data = self._stream.read(max(0, min(size, self._left)))
+        self._left -= len(data)
+        return data
+
+    def readline(self) -> bytes:
+        """One line, cut where the window ends."""
+        data = self._stream.readline(max(0, min(65_536, self._left)))
+        self._left -= len(data)
+        return data
+
+    def tell(self) -> int:
+        """Position in the stream below; pickletools reports it."""
+        return self._stream.tell()
+
+
+def scan(stream: IO[bytes], *, max_opcodes: int = 5_000_000, max_bytes: int = 64 * 1024**2) -> Scan:
+    """Read one pickle from `stream`; never runs it, stops after `max_opcodes` or `max_bytes`.
 
     An import whose name is computed counts as ("?", "?"), which is never expected.
     """
@@ -158,8 +182,9 @@ def scan(stream: IO[bytes], *, max_opcodes: int = 5_000_000) -> Scan:
     strings: list[str] = []
     memo: dict[int, str] = {}
     count = 0
+    window = _Window(stream, max_bytes)
     try:
-        for opcode, argument, _ in pickletools.genops(stream):
+        for opcode, argument, _ in pickletools.genops(cast(IO[bytes], window)):
             count += 1
             if count > max_opcodes:
                 return Scan(frozenset(imports), False, count)

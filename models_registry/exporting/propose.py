@@ -26,7 +26,7 @@ def program(document: Json, reporter: Reporter) -> Json:
     if request.source_format == "torchscript":
         return _torchscript(source)
     if request.source_format == "torch_export":
-        return _torch_export(source)
+        return torch_export(source)
     return _answer([], [], ["A state dict does not say what its inputs are: describe them."])
 
 
@@ -66,7 +66,8 @@ def _torchscript(source: Path) -> Json:
     return _answer(inputs, [], notes)
 
 
-def _torch_export(source: Path) -> Json:
+def torch_export(source: Path) -> Json:
+    """The answer for a torch.export program, which knows its shapes and data types."""
     from models_registry.exporting import torch_sources  # torch takes two seconds
 
     program_ = torch_sources.exported_program(source)

@@ -17,6 +17,7 @@ import onnx
 
 from models_registry.exporting import axes, harness, onnx_files, protocol, sampling
 from models_registry.exporting.harness import WORK, Reporter
+from models_registry.exporting.module_source import code_of
 from models_registry.exporting.protocol import (
     ExportFacts,
     Json,
@@ -81,15 +82,14 @@ def groups(request: ValidateRequest) -> list[Group]:
 def _opened(request: ValidateRequest, source: Path) -> axes.Run:
     if request.source_format in {"onnx", "onnx_archive"}:
         return _onnx(request, source)
+    code = code_of(request.source_format, request.module)
     from models_registry.exporting import torch_sources  # torch takes two seconds
 
     loaded = torch_sources.load(
         request.source_format,
         source,
         inputs=request.facts.inputs,
-        module=request.module,
-        code=harness.input_file(protocol.CODE),
-        folder=WORK,
+        code=code,
     )
     return loaded.run
 

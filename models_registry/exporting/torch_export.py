@@ -81,8 +81,9 @@ def _by_torchscript(
     with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if source.kind == TORCH_EXPORT:
+            # An unlifted program knows no eval(): it is in the mode that it was exported in.
             module = torch.jit.trace(  # type: ignore[no-untyped-call]
-                Flat(source.module).eval(), arguments, check_trace=False, strict=False
+                Flat(source.module), arguments, check_trace=False, strict=False
             )
         elif source.kind != TORCHSCRIPT or not _returns_tensors(module, arguments):
             # The exporter puts back the mode that it found: a wrapper left in training mode would

@@ -14,7 +14,8 @@ from picklescan.scanner import scan_file_path
 from typing_extensions import override
 
 from models_registry.exporting import module_code
-from models_registry.exporting.protocol import ModuleSource, Refused, TensorSpec
+from models_registry.exporting.module_source import Code
+from models_registry.exporting.protocol import Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
 
 TORCHSCRIPT: Final = "torchscript"
@@ -102,9 +103,7 @@ def load(
     path: Path,
     *,
     inputs: Sequence[TensorSpec],
-    module: ModuleSource,
-    code: Path | None,
-    folder: Path,
+    code: Code | None = None,
 ) -> TorchSource:
     """Open `path` as `kind`, in evaluation mode, on the CPU.
 
@@ -125,7 +124,9 @@ def load(
         program = exported_program(path)
         order = _ordered(names, list(program.graph_signature.user_inputs))
         return TorchSource(kind, program.module(), order, program)
-    built = module_code.build(code, module, _state(path), folder / "code")
+    if code is None:
+        raise ValueError("a state dict is opened with its module's source")
+    built = module_code.build(code, _state(path))
     return TorchSource(kind, built, names)
 
 

@@ -67,7 +67,9 @@ def program(document: Json, reporter: Reporter) -> Json:
     columns = _compare(request, session, groups, within, reporter)
     differences = [column.difference() for column in columns]
     lines += [
-        answer_checks.equivalence_check(index, found, within, compared_with)
+        answer_checks.equivalence_check(
+            index, found, within, compared_with, same_file=_is_onnx(request)
+        )
         for index, found in enumerate(differences)
     ]
     lines += answer_checks.output_checks(columns)
@@ -120,7 +122,7 @@ def _report(
                 {
                     "name": found.name,
                     "dtype": found.dtype,
-                    "verdict": found.verdict,
+                    "verdict": found.verdict(same_file=_is_onnx(request)),
                     "max_abs": found.max_abs,
                     "max_rel": found.max_rel,
                     "mean_abs": found.mean_abs,
@@ -158,8 +160,12 @@ def _report(
     }
 
 
+def _is_onnx(request: ValidateRequest) -> bool:
+    return request.source_format in {"onnx", "onnx_archive"}
+
+
 def _compared_with(request: ValidateRequest) -> str:
-    if request.source_format in {"onnx", "onnx_archive"}:
+    if _is_onnx(request):
         return "the uploaded ONNX file in ONNX Runtime with graph optimisations off"
     return f"PyTorch {metadata.version('torch')} on the CPU in evaluation mode"
 

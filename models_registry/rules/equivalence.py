@@ -12,6 +12,8 @@ from typing import Final
 
 from models_registry.exporting.protocol import Verdict
 
+SAME_FILE_SLACK: Final = 100.0
+
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
@@ -76,12 +78,18 @@ class OutputDifference:
         """Index of the sample with the greatest error."""
         return max(range(len(self.errors)), key=self.errors.__getitem__, default=0)
 
-    @property
-    def verdict(self) -> Verdict:
-        """Passed when every element is within tolerance and equally finite."""
-        if self.different or not math.isfinite(self.ratio) or self.ratio > 1.0:
+    def verdict(self, *, same_file: bool = False) -> Verdict:
+        """Passed when every element is within tolerance and equally finite.
+
+        `same_file`: the reference is the very ONNX file, run without graph optimisations. Then
+        nothing was translated, and what differs is rounding in another order of work: up to
+        `SAME_FILE_SLACK` times the tolerance is a warning.
+        """
+        if self.different or not math.isfinite(self.ratio):
             return "failed"
-        return "passed"
+        if self.ratio <= 1.0:
+            return "passed"
+        return "warning" if same_file and self.ratio <= SAME_FILE_SLACK else "failed"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -1,0 +1,268 @@
+"""The report on an exported model: equal to its source, sound, and the faults that it must find."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from models_registry.adapters import formats, sandbox
+from models_registry.adapters.sandbox import SandboxResult
+from models_registry.exporting.protocol import ExportFacts, ExportRequest, ValidateRequest
+from models_registry.rules import tensors
+from tests.models_registry import model_files
+from tests.models_registry.model_files import graph, layers, node, plain, save, value
+
+X = [{"name": "x", "dtype": "FP32", "shape": ["N", 5]}]
+
+
+def run(
+    source: Path,
+    folder: Path,
+    *,
+    inputs: list[dict[str, Any]] | None = None,
+    files: dict[str, Path] | None = None,
+    **asked: Any,
+) -> SandboxResult:
+    """Export and validate as two jobs do; `asked` are fields of ValidateRequest."""
+    specs = tensors.parse(inputs or [])
+    detected = formats.sniff(source)
+    given = {"source": source, **(files or {})}
+    exported = sandbox.run(
+        "export",
+        ExportRequest(detected.format, specs).to_json(),
+        workdir=folder / "export",
+        files=given,
+    )
+    assert exported.ending == "ok", exported.refusal
+    facts = ExportFacts.from_json(exported.answer)
+    request = ValidateRequest(detected.format, facts, specs or facts.inputs)
+    request = replace(request, timed_runs=10, **asked)
+    return sandbox.run(
+        "validate", request.to_json(), workdir=folder / "validate", files=given | exported.outputs
+    )
+
+
+def verdicts(result: SandboxResult) -> dict[str, str]:
+    """Check id -> verdict of a report that must be there."""
+    assert result.ending == "ok", (result.refusal, result.stderr_tail)
+    return {check["id"]: check["verdict"] for check in result.answer["checks"]}
+
+
+@pytest.fixture(scope="module")
+def torch_report(tmp_path_factory: pytest.TempPathFactory) -> SandboxResult:
+    """A sound state dict with a contract, all samples at batch sizes 1, 2 and 8."""
+    folder = tmp_path_factory.mktemp("report")
+    names: dict[str, Any] = {}
+    exec(compile(model_files.NET, "net.py", "exec"), names)
+    torch.manual_seed(1)
+    torch.save(names["Scorer"]().state_dict(), folder / "weights.pt")
+    (folder / "net.py").write_text(model_files.NET)
+    inputs = [{"name": "features", "dtype": "FP32", "shape": [-1, 6], "min": -3, "max": 3}]
+    outputs = [{"name": "risk_score", "dtype": "FP32", "shape": [-1, 1], "min": 0, "max": 1}]
+    return run(
+        folder / "weights.pt",
+        folder,
+        inputs=inputs,
+        files={"code": folder / "net.py"},
+        outputs=tensors.parse(outputs),
+        p95_ms=10_000.0,
+    )
+
+
+def test_a_sound_model_passes_every_check(torch_report: SandboxResult) -> None:
+    found = verdicts(torch_report)
+
+    assert torch_report.answer["verdict"] == "passed", torch_report.answer["checks"]
+    assert set(found.values()) <= {"passed", "skipped"}
+    assert {
+        "onnx_checker",
+        "shape_inference",
+        "target_versions",
+        "interface_inputs",
+        "interface_outputs",
+        "batching",
+        "batch_sizes",
+        "equivalence.0",
+        "finite",
+        "varies",
+        "deterministic",
+        "output_range",
+        "latency.1",
+    } <= {name for name, verdict in found.items() if verdict == "passed"}
+
+
+def test_the_report_tells_each_sample(torch_report: SandboxResult) -> None:
+    told = torch_report.answer["equivalence"]
+    (output,) = told["outputs"]
+
+    assert (told["samples"], told["seed"], told["batches"]) == (100, 0, [1, 2, 8])
+    assert (told["atol"], told["rtol"]) == (1e-5, 1e-4)
+    assert "PyTorch" in told["compared_with"]
+    assert len(output["errors"]) == 100
+    assert max(output["errors"]) == output["max_abs"] <= 1e-5
+    assert output["errors"][output["worst"]["sample"]] == output["max_abs"]
+    rows = torch_report.answer["latency"]
+    assert [row["batch"] for row in rows] == [1, 2, 8]
+    assert all(0 < row["p50_ms"] <= row["p95_ms"] for row in rows)
+    assert torch_report.answer["environment"]["target"] == "24.10"
+
+
+def test_the_recorded_sample_is_a_request_with_its_answer(torch_report: SandboxResult) -> None:
+    sample = json.loads(torch_report.outputs["sample.json"].read_text())
+
+    (given,) = sample["request"]["inputs"]
+    (expected,) = sample["expected"]["outputs"]
+    assert (given["name"], given["datatype"], given["shape"]) == ("features", "FP32", [1, 6])
+    assert len(set(given["data"])) == 6
+    assert (expected["name"], expected["shape"]) == ("risk_score", [1, 1])
+    assert 0 < expected["data"][0] < 1
+
+
+def _with(nodes: list[Any], weights: dict[str, Any]) -> onnx.ModelProto:
+    first, inner = layers()
+    first[-1] = node("MatMul", ["t", "w2"], ["y0"])
+    inputs, outputs = [value("x", ["N", 5])], [value("y", ["N", 2])]
+    return graph([*first, *nodes], inputs, outputs, inner | weights)
+
+
+NAN = _with([node("Add", ["y0", "bad"], ["y"])], {"bad": np.array([np.nan, 0], np.float32)})
+DEAD = _with(
+    [
+        node("Div", ["one", "z"], ["i"]),
+        node("Mul", ["y0", "z"], ["zero"]),
+        node("Add", ["zero", "i"], ["y"]),
+    ],
+    {"one": np.ones(2, np.float32), "z": np.zeros(2, np.float32)},
+)
+RANDOM = _with([node("RandomUniformLike", ["y0"], ["r"]), node("Add", ["y0", "r"], ["y"])], {})
+
+
+@pytest.mark.parametrize(
+    ("model", "overall", "found"),
+    [
+        (NAN, "failed", {"finite": "failed"}),
+        (DEAD, "warning", {"finite": "warning", "varies": "warning"}),
+        (RANDOM, "failed", {"deterministic": "failed", "equivalence.0": "failed"}),
+    ],
+)
+def test_a_model_that_must_not_serve_is_found(
+    tmp_path: Path, model: onnx.ModelProto, overall: str, found: dict[str, str]
+) -> None:
+    result = run(save(model, tmp_path), tmp_path, samples=20)
+
+    seen = verdicts(result)
+    assert result.answer["verdict"] == overall, result.answer["checks"]
+    assert {name: seen[name] for name in found} == found
+    faults = [c for c in result.answer["checks"] if c["verdict"] in {"failed", "warning"}]
+    assert all(check["detail"] and check["fix"] for check in faults)
+
+
+def test_promises_that_the_model_breaks_are_found(tmp_path: Path) -> None:
+    outputs = tensors.parse(
+        [
+            {"name": "y", "dtype": "FP64", "shape": [-1, 2], "min": -0.01, "max": 0.01},
+            {"name": "label", "dtype": "INT64", "shape": [-1]},
+        ]
+    )
+
+    result = run(
+        save(plain(), tmp_path), tmp_path, inputs=X, outputs=outputs, p95_ms=1e-6, samples=20
+    )
+
+    seen = verdicts(result)
+    assert result.answer["verdict"] == "failed"
+    assert seen["interface_outputs"] == "failed"
+    assert seen["output_range"] == "failed"
+    assert seen["latency.1"] == "failed"
+    details = {check["id"]: check["detail"] for check in result.answer["checks"]}
+    assert "“y” is FP32 instead of FP64" in details["interface_outputs"]
+    assert "“label” is missing" in details["interface_outputs"]
+
+
+FROZEN = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(5, 2)
+    def forward(self, x):
+        return self.a(x) if x.sum() > 0 else -self.a(x)
+"""
+
+
+def test_a_decision_frozen_by_tracing_is_found(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(FROZEN)
+    weights = {f"a.{k}": v for k, v in torch.nn.Linear(5, 2).state_dict().items()}
+    torch.save(weights, tmp_path / "w.pt")
+
+    result = run(
+        tmp_path / "w.pt", tmp_path, inputs=X, files={"code": tmp_path / "net.py"}, samples=20
+    )
+
+    assert verdicts(result)["equivalence.0"] == "failed"
+    assert result.answer["verdict"] == "failed"
+
+
+FORGER = """
+import json, torch
+class Net(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(5, 2)
+        json.dump({"outcome": "ok", "answer": {"verdict": "passed"}}, open("result.json", "w"))
+    def forward(self, x):
+        return super().forward(x) * float("nan")
+"""
+
+
+def test_module_code_cannot_write_its_own_report(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(FORGER)
+    torch.save(torch.nn.Linear(5, 2).state_dict(), tmp_path / "w.pt")
+
+    result = run(
+        tmp_path / "w.pt", tmp_path, inputs=X, files={"code": tmp_path / "net.py"}, samples=20
+    )
+
+    assert result.answer["verdict"] == "failed"
+    assert verdicts(result)["finite"] == "failed"
+
+
+def test_a_changed_model_file_is_not_validated(tmp_path: Path) -> None:
+    source = save(plain(), tmp_path)
+    exported = sandbox.run(
+        "export",
+        ExportRequest("onnx", ()).to_json(),
+        workdir=tmp_path / "export",
+        files={"source": source},
+    )
+    facts = ExportFacts.from_json(exported.answer)
+    other = save(plain(ir=9), tmp_path, "other.onnx")
+
+    result = sandbox.run(
+        "validate",
+        ValidateRequest("onnx", facts, facts.inputs, samples=5).to_json(),
+        workdir=tmp_path / "validate",
+        files={"source": source, "model.onnx": other},
+    )
+
+    assert result.refusal is not None
+    assert result.refusal.code == "digest_mismatch"
+
+
+def test_a_given_sample_is_the_recorded_one(tmp_path: Path) -> None:
+    sample = tmp_path / "sample.json"
+    sample.write_text(json.dumps({"x": [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]}))
+
+    result = run(save(plain(), tmp_path), tmp_path, inputs=X, files={"sample": sample}, samples=20)
+
+    assert verdicts(result)["equivalence.0"] == "passed"
+    recorded = json.loads(result.outputs["sample.json"].read_text())
+    assert recorded["request"]["inputs"][0]["shape"] == [2, 5]
+    assert recorded["request"]["inputs"][0]["data"][:5] == [1, 2, 3, 4, 5]
+    assert recorded["expected"]["outputs"][0]["shape"] == [2, 2]
