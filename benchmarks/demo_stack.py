@@ -14,11 +14,15 @@ GATEWAY = f"http://127.0.0.1:{CONFIG.ports.gateway_production}"
 SPLIT = f"/endpoints/{ENVIRONMENT}/{MODEL}/split/"
 
 
-def sre() -> Client:
-    """A client signed in as the demo's SRE."""
+def person(username: str) -> Client:
+    """A client signed in as one of the demo's people."""
     token = Client(Credentials(CONFIG.base_url, "")).post(
         "/tokens/",
-        {"username": "sam", "password": passwords(CONFIG.home)["sam"], "name": "benchmark"},
+        {
+            "username": username,
+            "password": passwords(CONFIG.home)[username],
+            "name": "benchmark",
+        },
     )["token"]
     return Client(Credentials(CONFIG.base_url, token))
 

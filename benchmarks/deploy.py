@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.demo_stack import ENVIRONMENT, GATEWAY, MODEL, report, set_split, sre
+from benchmarks.demo_stack import ENVIRONMENT, GATEWAY, MODEL, person, report, set_split
 from deployments.demo.traffic import Caller, Tally
 
 RATE, ROUNDS = 200, 5
 
 
 def main() -> None:
-    client = sre()
+    client = person("sam")
     set_split(client, {"1": 100})
     quiet, busy = Tally(), Tally()
     for _ in range(ROUNDS):

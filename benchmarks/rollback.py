@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.demo_stack import ENVIRONMENT, GATEWAY, MODEL, quantiles, report, set_split, sre
+from benchmarks.demo_stack import ENVIRONMENT, GATEWAY, MODEL, person, quantiles, report, set_split
 from deployments.demo.traffic import Caller
 
 RATE, ROUNDS = 250, 10
 
 
 def main() -> None:
-    client = sre()
+    client = person("sam")
     answered, last, failed, calls, rates = [], [], 0, 0, []
     for _ in range(ROUNDS):
         set_split(client, {"1": 50, "2": 50})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import time
 
-from benchmarks.demo_stack import CONFIG, MODEL, SPLIT, quantiles, report, set_split, sre
+from benchmarks.demo_stack import CONFIG, MODEL, SPLIT, person, quantiles, report, set_split
 from deployments.demo.traffic import call
 
 MOVES = 50
@@ -16,7 +16,7 @@ PATH = f"/v2/models/{MODEL}/infer"
 
 
 def main() -> None:
-    client = sre()
+    client = person("sam")
     connection = http.client.HTTPConnection("127.0.0.1", CONFIG.ports.gateway_production, timeout=5)
     answered, effect = [], []
     for number in range(MOVES):
