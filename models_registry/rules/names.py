@@ -10,6 +10,8 @@ from console.errors import FieldError, Invalid
 MODEL_NAME = re.compile(r"[a-z][a-z0-9_]{1,62}")
 # Triton models of later configuration generations are named so (fraud_detector_g2).
 GENERATION_SUFFIX = re.compile(r"_g[0-9]+$")
+# /models/new/ is the page that registers one.
+RESERVED = frozenset({"new"})
 ALIAS_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 TAG = re.compile(r"[^\s,][^,\x00-\x1f\x7f]{0,39}")
 MAX_FILENAME = 255
@@ -26,6 +28,8 @@ def check_model_name(name: str) -> None:
             "beginning with a letter.",
             suggestion(name),
         )
+    if name in RESERVED:
+        raise _bad("/name", f"“{name}” is a word of Covenant's own addresses.", f"{name}_model")
     if suffix := GENERATION_SUFFIX.search(name):
         raise _bad(
             "/name",

@@ -46,7 +46,7 @@ function expect(request, ...statuses) {
   throw new Problem({ status: request.status, code: body?.code, detail, hint: body?.hint, body });
 }
 
-const worthAnotherTry = (error) => error instanceof Problem && (error.status === 0 || error.status >= 500 || [409, 423, 429].includes(error.status));
+const worthAnotherTry = (error) => error instanceof Problem && (error.status === 0 || (error.status >= 500 && error.status !== 507) || [409, 423, 429].includes(error.status));
 const gone = (error) => error instanceof Problem && [404, 410].includes(error.status);
 
 export class TusUpload {

@@ -47,6 +47,7 @@ def test_registering_with_seats(people: People) -> None:
         "x" * 64,
         "модель",
         "fraud_g2",
+        "new",
     ],
 )
 def test_bad_names(people: People, name: str) -> None:
