@@ -68,7 +68,6 @@ def gallery(page: Page, site_url: str) -> Page:
 def rough(browser: Browser, site_url: str) -> Iterator[Page]:
     """A page that may report failed requests: faults of the server are what is tested."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(10_000)
     tab = context.new_page()
     tab.goto(site_url)
     tab.wait_for_selector(READY, state="attached")
@@ -249,6 +248,7 @@ def test_a_lost_stream_is_said_and_made_up_for(rough: Page, site: Site) -> None:
 def test_a_chart_is_drawn_under_the_strict_policy_and_has_a_table(
     gallery: Page, site_url: str
 ) -> None:
+    gallery.set_default_timeout(30_000)  # Plotly is 5 MB of script
     gallery.goto(f"{site_url}/?charts")
     chart = gallery.locator("[data-chart-url$='/latency/']")
     chart.locator(".main-svg").first.wait_for()
