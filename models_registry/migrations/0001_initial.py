@@ -211,7 +211,6 @@ class Migration(migrations.Migration):
                 ('length', models.BigIntegerField()),
                 ('offset', models.BigIntegerField(default=0)),
                 ('expected_sha256', models.CharField(blank=True, max_length=64)),
-                ('hash_state', models.JSONField(blank=True, null=True)),
                 ('state', models.CharField(choices=[('receiving', 'Receiving'), ('complete', 'Complete'), ('refused', 'Refused')], default='receiving', max_length=10)),
                 ('refusal', models.TextField(blank=True)),
                 ('detected_format', models.CharField(blank=True, max_length=40)),

@@ -49,7 +49,6 @@ class Upload(models.Model):
     length = models.BigIntegerField()
     offset = models.BigIntegerField(default=0)
     expected_sha256 = models.CharField(max_length=64, blank=True)
-    hash_state = models.JSONField(null=True, blank=True)
     state = models.CharField(
         max_length=10, choices=UploadState.choices, default=UploadState.RECEIVING
     )

@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, transaction
+from django.utils import timezone
 
 from console.errors import Conflict, FieldError, Invalid, Unavailable
 from console.models import Job, JobState
@@ -24,6 +25,7 @@ from models_registry.rules.versions import check_move, may_move, state_after_job
 from models_registry.services import artifacts
 from models_registry.services.versions import publish
 
+SCRATCH_SECONDS = 24 * 3600
 log = logging.getLogger(__name__)
 
 
@@ -42,7 +44,7 @@ def work_folder(run: JobRun) -> Iterator[Path]:
 
 
 def clean_work_folders() -> int:
-    """Remove what jobs that have ended left behind (their worker was killed); gives how many."""
+    """Remove what killed workers and processes left behind; gives how many folders went."""
     root: Path = settings.CONFIG.home / "work"
     gone = 0
     for folder in root.glob("????????-????-????-????-????????????-*"):
@@ -51,6 +53,12 @@ def clean_work_folders() -> int:
         if not Job.objects.filter(pk=job_id, state__in=alive).exists():
             shutil.rmtree(folder, ignore_errors=True)
             gone += 1
+    oldest = timezone.now().timestamp() - SCRATCH_SECONDS
+    for name in ("artifact", "propose"):
+        for folder in root.glob(f"{name}-*"):
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+                gone += 1
     return gone
 
 

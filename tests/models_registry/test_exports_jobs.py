@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -77,3 +78,23 @@ def test_a_running_export_is_cancelled_within_two_seconds_and_can_be_retried() -
     assert not work_folder.exists()
     assert retry_job(job_id=job.pk, actor=actor(people.dana)).state == JobState.QUEUED
     assert Job.objects.filter(kind="validate").count() == 0
+
+
+def test_what_killed_workers_left_behind_is_cleaned_and_living_jobs_keep_theirs() -> None:
+    people = factories.people()
+    _, job = versions.create_version(
+        model=factories.make_model(),
+        upload_id=factories.make_upload(factories.tiny_onnx()).pk,
+        actor=actor(people.dana),
+    )
+    root = settings.CONFIG.home / "work"
+    living = root / f"{job.pk}-1"
+    ended = root / "22222222-2222-2222-2222-222222222222-3"
+    old, fresh = root / "propose-old", root / "artifact-fresh"
+    for folder in (living, ended, old, fresh):
+        folder.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    tasks.expire_uploads()
+    assert sorted(folder.name for folder in root.iterdir()) == sorted([living.name, fresh.name])
+    for folder in (living, fresh):
+        folder.rmdir()
