@@ -143,7 +143,7 @@ def _placed(run: JobRun, root: Path, placement: Placement, found: _Found) -> boo
     """Verify a placement's release and files again, putting back what is missing."""
     triton_model, number = _slot(placement)
     try:
-        verify_release(placement.deployment.release)
+        verify_release(placement.deployment.release, restoring=True)
         with node_files(placement) as parts:
             repository.place(
                 root,

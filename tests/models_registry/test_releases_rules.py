@@ -37,8 +37,8 @@ def test_the_moves_of_a_release(before: str, after: str) -> None:
         (
             PRODUCTION,
             ("sre",),
-            "production asks for the approval of an SRE and a business owner, other than the person "
-            "who asked, and a contract in force is required. Missing: a business owner.",
+            "production asks for the approval of an SRE and a business owner, other than the "
+            "person who asked, and a contract in force is required. Missing: a business owner.",
         ),
         (
             Policy("production", True, ("sre",), author_may_approve=True),

@@ -327,6 +327,25 @@ def test_a_stricter_policy_is_asked_of_what_was_approved_before(production) -> N
     assert refused.value.code == "approval_missing"
 
 
+def test_what_ran_already_is_put_back_under_a_policy_or_contract_that_changed_since(
+    production,
+) -> None:
+    release = factories.make_release()
+    Environment.objects.filter(pk=production.pk).update(approver_roles=["sre", "business_owner"])
+    body = factories.contract_body()["interface"]
+    body["outputs"][0]["name"] = "score"
+    factories.make_contract(
+        release.version.model,
+        interface=body,
+        fallback={"response": {"score": 0.3}, "rules": []},
+    )
+    assert releases.verify_release(release, restoring=True).contract_revision == 1
+    release.approvals.all().delete()
+    with pytest.raises(Conflict) as refused:
+        releases.verify_release(release, restoring=True)
+    assert refused.value.code == "approval_missing"
+
+
 def test_signing_a_contract_after_all_lets_the_release_through(people: People, production) -> None:
     version = factories.make_version()
     contract = factories.make_contract(
