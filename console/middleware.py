@@ -13,6 +13,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_asy
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import FileResponse, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import resolve_url
 from django.utils.decorators import sync_and_async_middleware
 from django_htmx.http import HttpResponseClientRedirect
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -105,9 +106,12 @@ class SignInRequired(LoginRequiredMiddleware):
         view_args: tuple[Any, ...],
         view_kwargs: dict[str, Any],
     ) -> HttpResponseBase | None:
+        if not getattr(view_func, "login_required", True):
+            # Without a look at the session: what is open must answer when the database is away.
+            return None
         refused = super().process_view(request, view_func, view_args, view_kwargs)
         if refused is not None and request.headers.get("HX-Request"):
-            return HttpResponseClientRedirect(self.get_login_url(view_func))
+            return HttpResponseClientRedirect(resolve_url(self.get_login_url(view_func)))
         return refused
 
 

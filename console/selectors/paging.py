@@ -48,9 +48,9 @@ def page_of(queryset: QuerySet[M], *, cursor: str = "", size: int = PAGE_SIZE) -
     rows_wanted = queryset
     if backwards:
         rows_wanted = rows_wanted.reverse()
-    if values:
-        rows_wanted = rows_wanted.filter(_beyond(names, values, backwards=backwards))
     try:
+        if values:
+            rows_wanted = rows_wanted.filter(_beyond(names, values, backwards=backwards))
         rows = list(rows_wanted[: size + 1])
     except (ValidationError, ValueError):
         return page_of(queryset, size=size)

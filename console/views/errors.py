@@ -89,11 +89,17 @@ def server_error(request: HttpRequest) -> HttpResponse:
 def _page(
     request: HttpRequest, template: str, *, status: int, error: CovenantError | None = None
 ) -> HttpResponse:
-    context = {"request_id": _reference(request), "error": error, "status": status}
-    if status >= 500:
-        # Without the request: session and user may be what is broken.
-        return HttpResponse(render_to_string(template, context), status=status)
-    return render(request, template, context, status=status)
+    context: dict[str, Any] = {"status": status}
+    if error:
+        context |= {"message": error.message, "hint": error.hint, "code": error.code}
+    if status < 500:
+        return render(request, template, context, status=status)
+    # Without the request itself: session and user may be what is broken.
+    context["request"] = {
+        "request_id": _reference(request),
+        "get_full_path": request.get_full_path(),
+    }
+    return HttpResponse(render_to_string(template, context), status=status)
 
 
 def _reference(request: HttpRequest) -> str:

@@ -32,6 +32,12 @@ from tests.factories import PASSWORD, People, actor, people
 KINDS_OF_THE_PRODUCT = {name for name in KINDS if not name.startswith("test_")}
 
 
+@pytest.fixture(autouse=True)
+def quick_passwords(settings: Any) -> None:
+    """Hashing is slow on purpose; nobody attacks the tests."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture
 def persons(db: None) -> People:
     """dana, sam, bea, ada and vic, without passwords."""
