@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -16,10 +15,9 @@ from console.env import ROOT, Config, kept_secret
 from console.stack import envoy, postgres, triton, valkey, web
 from console.stack.errors import ProgramMissing, StackError
 from console.stack.process import Command
-from console.stack.service import Child, Service
+from console.stack.service import Service
 
 DATABASES = ("postgres", "valkey")
-ALIVE_SECONDS = 0.5
 
 
 def build(config: Config, only: Sequence[str] = ()) -> list[Service]:
@@ -199,7 +197,7 @@ def _collect(config: Config) -> Service:
     return Service(
         name="collect",
         command=lambda: _manage(config, "collect"),
-        is_ready=_is_alive,
+        is_ready=lambda child: child.has_logged("the collector reads"),
         after=("migrate",),
     )
 
@@ -260,7 +258,3 @@ def _accepts(port: int) -> bool:
     with closing(socket.socket()) as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _is_alive(child: Child) -> bool:
-    return time.monotonic() - child.started > ALIVE_SECONDS

@@ -71,6 +71,7 @@ class Collector:
                 asyncio.create_task(self._nodes.run()),
             ]
             stopped = asyncio.create_task(stop.wait())
+            log.info("the collector reads gateways and nodes")
             try:
                 # A loop ends only by an error that is ours: then the process ends too, and says so.
                 done, _ = await asyncio.wait([*loops, stopped], return_when="FIRST_COMPLETED")
