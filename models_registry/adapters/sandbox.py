@@ -157,6 +157,8 @@ def _stage(
 ) -> SandboxResult:
     work = folder / "out"
     try:
+        if folder.exists():
+            shutil.rmtree(folder)  # an attempt before this one
         folder.mkdir(parents=True, mode=0o700)
         work.mkdir(mode=0o755)
         (work / "request.json").write_text(json.dumps(request), encoding="utf-8")
@@ -350,7 +352,8 @@ class _Watch:
         if outcome == "ok" and code == 0 and isinstance(answer.get("answer"), dict):
             return "ok", answer["answer"], None
         if outcome == "refused":
-            said = {key: str(answer.get(key, "")) for key in ("code", "message", "hint", "pointer")}
+            keys = ("code", "message", "hint", "pointer")
+            said = {key: leavings.plain(str(answer.get(key, "")), 2_000) for key in keys}
             return "refused", {}, protocol.Refusal(**said)
         if outcome == "out_of_memory" or code == 128 + signal.SIGKILL:
             return "out_of_memory", {}, _explained("out_of_memory", self.limits)

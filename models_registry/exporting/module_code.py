@@ -100,7 +100,7 @@ def _import(path: Path, folder: Path) -> ModuleType:
                 "/code_upload",
             ) from error
         except BaseException as error:
-            raise _failed("importing the module's source", error) from error
+            raise _failed("it was imported", error) from error
     raise AssertionError("a path has at least one part")
 
 
@@ -118,7 +118,7 @@ def _call(factory: Callable[..., Any], arguments: Mapping[str, Any]) -> torch.nn
     try:
         built = factory(**arguments)
     except BaseException as error:
-        raise _failed(f"building {factory.__name__}({_listed(arguments)})", error) from error
+        raise _failed(f"{factory.__name__}({_listed(arguments)}) was built", error) from error
     if not isinstance(built, torch.nn.Module):
         raise Refused(
             "module_entry_invalid",

@@ -7,6 +7,7 @@ for (17 -> opset 17, IR 8); the newer one writes opset 18 at least, and IR 10, w
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -182,7 +183,7 @@ def _check_versions(path: Path, opset: int) -> None:
 
 
 def _complaint(error: Exception) -> str:
-    text = str(error).strip()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
     for line in text.splitlines():
         if "Exporting the operator" in line or "Unsupported" in line or "PythonOp" in line:
             return line.strip()[:400]

@@ -1,8 +1,22 @@
 """Program `validate`: is the exported model the same model, and good enough to serve?
 
 Request: `protocol.ValidateRequest`; files: model.onnx, reference.npz (of `reference`), sample.
-Answer: the report, see `_report`; leaves sample.json, one request in KServe v2 JSON form with the
-answers to expect, for warm-up and smoke test.
+Answer, the report:
+    {"verdict": "passed" | "warning" | "failed",
+     "checks": [Check, …],
+     "equivalence": {"compared_with", "samples", "seed", "atol", "rtol", "tolerance", "batches",
+                     "outputs": [{"name", "dtype", "verdict", "max_abs", "max_rel", "mean_abs",
+                                  "p99_abs", "different", "errors": [one per sample],
+                                  "worst": {"sample", "seed": [seed, sample], "sizes"}}]},
+     "latency": [{"batch", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "runs"}],
+     "memory": {"peak_bytes"},
+     "model": {"sha256", "size_bytes", "opset", "ir_version", "parameters"},
+     "environment": {"python", "numpy", "onnx", "onnxruntime", "torch", "target", "machine"},
+     "seconds"}
+Leaves sample.json, one request with the answers to expect, for warm-up and smoke test:
+    {"request": {"inputs": [{"name", "datatype", "shape", "data"}], "outputs": [{"name"}]},
+     "expected": {"outputs": [{"name", "datatype", "shape", "data"}]}, "atol", "rtol", "origin"}
+in KServe v2 JSON form, data row by row; NaN and infinities are the words "NaN", "Infinity".
 """
 
 from __future__ import annotations

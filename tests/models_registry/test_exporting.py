@@ -413,6 +413,33 @@ def test_a_program_with_named_outputs_and_a_free_batch(tmp_path: Path, scorer: A
     assert (facts.opset, facts.ir_version, facts.batch_axis) == (17, 8, 0)
 
 
+NORM = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(6, 4)
+    def forward(self, x):
+        return torch.nn.functional.rms_norm(self.a(x), (4,))
+"""
+
+
+def test_what_the_first_exporter_cannot_do_the_second_does_where_the_target_allows(
+    tmp_path: Path,
+) -> None:
+    code, source = tmp_path / "net.py", tmp_path / "w.pt"
+    code.write_text(NORM)
+    torch.save({f"a.{k}": v for k, v in torch.nn.Linear(6, 4).state_dict().items()}, source)
+    inputs = [{"name": "x", "dtype": "FP32", "shape": ["batch", 6]}]
+
+    result = export(source, tmp_path / "box", inputs=inputs, code=code, target="24.04")
+
+    facts = facts_of(result)
+    assert (facts.opset, facts.ir_version, facts.batch_axis) == (18, 8, 0)
+    assert axes(facts.outputs) == [("output_0", "FP32", (-1, 4), ("batch", ""))]
+    assert "aten::rms_norm" in facts.warnings[0]
+
+
 FROZEN = """
 import torch
 class Net(torch.nn.Module):

@@ -65,10 +65,10 @@ def run_loop(tmp_path: Path) -> Callable[..., SandboxResult]:
     return run
 
 
-def _left_behind() -> Iterator[psutil.Process]:
+def _left_behind(folder: Path) -> Iterator[psutil.Process]:
+    """Processes whose command line names a work folder of this test."""
     for process in psutil.process_iter(["cmdline"]):
-        command = " ".join(process.info["cmdline"] or [])
-        if "models_registry.exporting." in command and process.ppid() in {1, os.getpid()}:
+        if str(folder) in " ".join(process.info["cmdline"] or []):
             yield process
 
 
@@ -196,13 +196,15 @@ def test_disk_is_bounded(run_code: Callable[..., SandboxResult]) -> None:
     assert result.refusal.code == "disk_limit"
 
 
-def test_time_is_bounded_and_nothing_runs_on(run_loop: Callable[..., SandboxResult]) -> None:
+def test_time_is_bounded_and_nothing_runs_on(
+    run_loop: Callable[..., SandboxResult], tmp_path: Path
+) -> None:
     result = run_loop(limits=Limits(wall_seconds=4))
 
     assert result.ending == "timed_out"
     assert result.refusal is not None
     assert "4 seconds" in result.refusal.message
-    assert list(_left_behind()) == []
+    assert list(_left_behind(tmp_path)) == []
 
 
 def test_processor_time_is_bounded(run_loop: Callable[..., SandboxResult]) -> None:
@@ -212,13 +214,15 @@ def test_processor_time_is_bounded(run_loop: Callable[..., SandboxResult]) -> No
 
 
 def test_cancel_ends_the_sandbox_within_two_seconds(
-    run_loop: Callable[..., SandboxResult],
+    run_loop: Callable[..., SandboxResult], tmp_path: Path
 ) -> None:
     trying = threading.Event()
     asked: list[float] = []
+    running: list[bool] = []
 
     def on_event(event: Event) -> None:
         if event.step == "Trying the model":
+            running.append(any(_left_behind(tmp_path)))
             trying.set()
 
     def cancelled() -> bool:
@@ -228,9 +232,10 @@ def test_cancel_ends_the_sandbox_within_two_seconds(
 
     result = run_loop(on_event=on_event, cancelled=cancelled)
 
+    assert running == [True]
     assert result.ending == "cancelled"
     assert time.monotonic() - asked[0] < 2.0
-    assert list(_left_behind()) == []
+    assert list(_left_behind(tmp_path)) == []
     with pytest.raises(Invalid) as caught:
         result.raise_unless_ok()
     assert caught.value.code == "cancelled"
