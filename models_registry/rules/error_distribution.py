@@ -37,7 +37,7 @@ def distribution(errors: Sequence[float | str], limit: float) -> tuple[Bin, ...]
         return ()
     largest = max([*above, limit])
     top = _exponent(largest) if largest > 0 else 0
-    lowest = min((_exponent(error) for error in above), default=top)
+    lowest = min((_exponent(one) for one in (*above, limit) if one > 0), default=top)
     lowest = max(min(lowest, top - FEWEST_BINS + 1), top - MOST_BINS + 1)
     counts = dict.fromkeys(range(lowest, top + 1), 0)
     for error in above:

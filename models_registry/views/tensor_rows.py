@@ -76,7 +76,8 @@ def with_faults(
         if parts[0] != prefix or len(parts) < 2 or not parts[1].isdigit():
             continue
         name = parts[2] if len(parts) > 2 else "name"
-        found.setdefault(int(parts[1]), {})[_SHOWN_AS.get(name, name)] = error.detail
+        detail = error.detail.removeprefix(f"{error.pointer} cannot be used: ")
+        found.setdefault(int(parts[1]), {})[_SHOWN_AS.get(name, name)] = detail
     return [
         TensorRow(row.name, row.dtype, row.dims, row.min, row.max, found.get(index, {}))
         for index, row in enumerate(rows)

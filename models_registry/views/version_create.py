@@ -78,7 +78,7 @@ def inspect(request: HttpRequest, name: str) -> HttpResponse:
     except CovenantError as error:
         context["problem"] = error
     else:
-        context |= _of_file(upload)
+        context |= {**_of_file(upload), "inspected": True}
         context["notes"] = found["notes"]
         context["inputs"] = rows_of(found["inputs"]) or _as_before(model) or [TensorRow()]
         context["outputs"] = rows_of(found["outputs"])

@@ -93,7 +93,7 @@ def small(value: object) -> str:
 
 def settings_rows(origins: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The configuration's values with their origin in words."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     # Postgres keeps no order of its own in JSON.
     for name in (*(known for known in SETTINGS if known in origins), *origins):
         if any(row["name"] == name for row in rows):

@@ -190,6 +190,7 @@ def _progress(request: HttpRequest, version: ModelVersion) -> dict[str, Any]:
     stopped = last if last and last.state in unhappy else None
     actor = actor_of(request)
     return {
+        "jobs": jobs,
         "under_way": version.state in UNDER_WAY,
         "steps": _steps(version),
         "running": next((job for job in jobs if job.state == JobState.RUNNING), None),

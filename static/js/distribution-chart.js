@@ -92,7 +92,10 @@ function start(chart) {
     draw();
   });
 
-  const size = new ResizeObserver(() => data && !plot.hidden && plot.querySelector(".main-svg") && window.Plotly.Plots.resize(plot));
+  const size = new ResizeObserver(() => {
+    // A plot that is hidden or has left the page has no size to follow.
+    if (data && plot.offsetParent && plot.querySelector(".main-svg")) window.Plotly.Plots.resize(plot);
+  });
   size.observe(plot);
   document.addEventListener("theme:change", draw);
   send("GET", chart.dataset.chartUrl).then(
