@@ -113,7 +113,7 @@ class Story:
         version = self._version(number)
         if version is None:
             upload = self.dana.client.upload(path)
-            made = self.dana.client.post(
+            self.dana.client.post(
                 f"/models/{MODEL}/versions/",
                 {
                     "upload": upload["id"],
@@ -124,8 +124,8 @@ class Story:
                     **more,
                 },
             )
-            self._ended(made["job"])
-            self._ended(self._must_have(number)["validate_job"])
+        for job in ("export_job", "validate_job"):
+            self._ended(self._must_have(number)[job])
         version = self._must_have(number)
         if version["state"] != "validated":
             raise CliError(f"{MODEL} v{number} is {version['state']}: {version.get('rejection')}")
@@ -316,6 +316,9 @@ class Story:
             time.sleep(0.02)
 
     def _ended(self, job_id: str) -> None:
+        """Wait for the job; what an earlier run of the demo left failed is tried again once."""
+        if self.dana.client.get(f"/jobs/{job_id}/")["state"] in ("failed", "errored", "cancelled"):
+            self.dana.client.post(f"/jobs/{job_id}/retry/")
         job = self.dana.client.wait_for_job(job_id)
         if job["state"] != "succeeded":
             raise CliError(
