@@ -133,23 +133,7 @@ def _report(
             "tolerance": within.source,
             "batches": sorted({len(group.samples) for group in groups}) if batch else [],
             "outputs": [
-                {
-                    "name": found.name,
-                    "dtype": found.dtype,
-                    "verdict": found.verdict(same_file=_is_onnx(request)),
-                    "max_abs": found.max_abs,
-                    "max_rel": found.max_rel,
-                    "mean_abs": found.mean_abs,
-                    "p99_abs": equivalence.percentile(found.errors, 99),
-                    "different": found.different,
-                    "errors": list(found.errors),
-                    "worst": {
-                        "sample": found.worst_sample,
-                        "seed": [request.seed, found.worst_sample],
-                        "sizes": sizes.get(found.worst_sample, {}),
-                    },
-                }
-                for found in differences
+                _told(found, request, sizes.get(found.worst_sample, {})) for found in differences
             ],
         },
         "latency": latency,
@@ -171,6 +155,28 @@ def _report(
             "machine": platform.machine(),
         },
         "seconds": round(seconds, 3),
+    }
+
+
+def _told(
+    found: equivalence.OutputDifference, request: ValidateRequest, sizes: dict[str, int]
+) -> Json:
+    """One output's difference from the source, with the error of each sample."""
+    return {
+        "name": found.name,
+        "dtype": found.dtype,
+        "verdict": found.verdict(same_file=_is_onnx(request)),
+        "max_abs": found.max_abs,
+        "max_rel": found.max_rel,
+        "mean_abs": found.mean_abs,
+        "p99_abs": equivalence.percentile(found.errors, 99),
+        "different": found.different,
+        "errors": list(found.errors),
+        "worst": {
+            "sample": found.worst_sample,
+            "seed": [request.seed, found.worst_sample],
+            "sizes": sizes,
+        },
     }
 
 
