@@ -14,6 +14,8 @@ from rest_framework.views import exception_handler
 from console.errors import CovenantError, FieldError, TooMany, Unavailable
 
 MEDIA_TYPE = "application/problem+json"
+SIGN_IN = "Sign in, or send “Authorization: Token <token>”; tokens are made under Settings."
+NOT_KNOWN = (exceptions.NotAuthenticated, exceptions.AuthenticationFailed)
 
 
 def problem_body(
@@ -134,6 +136,7 @@ def _of_framework(error: exceptions.APIException, context: dict[str, Any]) -> Re
         status_code=plain.status_code if plain else error.status_code,
         code=codes if isinstance(codes, str) else error.default_code,
         detail=str(error.detail),
+        hint=SIGN_IN if isinstance(error, NOT_KNOWN) else "",
     )
     for header, value in plain.headers.items() if plain else ():
         if header.lower() in {"www-authenticate", "retry-after"}:

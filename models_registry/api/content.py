@@ -11,6 +11,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.http import content_disposition_header
+from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
@@ -43,6 +44,9 @@ class DocumentParser(BaseParser):
     media_type = "*/*"
 
     def parse(self, stream: Any, media_type: Any = None, parser_context: Any = None) -> Any:
+        if (media_type or "").startswith(("multipart/", "application/x-www-form-urlencoded")):
+            # The framework takes the data of a form for a dictionary.
+            raise UnsupportedMediaType(media_type)
         body: bytes = stream.read(MAX_DOCUMENT_BYTES + 1)
         if len(body) > MAX_DOCUMENT_BYTES:
             raise Invalid("The document is larger than 1 MiB.", code="document_too_large")

@@ -1,0 +1,129 @@
+"""One of everything, so that every address has something to show."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from console.actors import Actor
+from console.models import SigningKey
+from console.services.jobs import enqueue
+from console.services.tokens import create_token
+from deployments.models import Endpoint
+from deployments.services import fleet
+from deployments.services.traffic import set_split
+from tests import factories
+from tests.deployments.conftest import Fleet, ready_version
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The people, and a value for each parameter that an address may have."""
+
+    people: factories.People
+    values: dict[str, Any]
+
+
+@pytest.fixture
+def world(db: None) -> World:
+    """A model with two versions live in production, a release, a contract, a job, a node."""
+    persons = factories.people()
+    system = Actor.system("tests")
+    staging, production = (factories.make_environment(name) for name in ("staging", "production"))
+    node = fleet.register_node(
+        name="local",
+        http_address="127.0.0.1:9",
+        grpc_address="127.0.0.1:9",
+        repository="/nowhere",
+        environments=["staging", "production"],
+        actor=system,
+    )
+    gateway = fleet.register_gateway(
+        name="embedded",
+        admin_url="http://127.0.0.1:9",
+        actor=system,
+        listeners={"production": ("127.0.0.1", 9), "staging": ("127.0.0.1", 10)},
+    )
+    model = factories.make_model()
+    rows = Fleet(staging, production, node, gateway, factories.actor(persons.sam), system)
+    placements = [ready_version(rows, factories.make_version(model)) for _ in range(2)]
+    split = set_split(
+        environment="production",
+        model=model.name,
+        weights={1: 90, 2: 10},
+        expected_revision=None,
+        reason="a start",
+        actor=rows.sam,
+    )
+    with transaction.atomic():
+        job = enqueue(
+            kind="deploy",
+            subject="fraud_detector v1 → production on local",
+            arguments={},
+            queue="node.local",
+            actor=rows.sam,
+        )
+    token, _ = create_token(name="ci", scopes=["read"], actor=factories.actor(persons.ada))
+    release = placements[0].deployment.release
+    assert Endpoint.objects.filter(current=split).exists()
+    return World(
+        people=persons,
+        values={
+            "alias": "champion",
+            "alias_name": "champion",
+            "deployment_id": placements[0].deployment.pk,
+            "environment": "production",
+            "file": "onnx",
+            "job_id": job.pk,
+            "key_id": SigningKey.objects.first().keyid,  # type: ignore[union-attr]
+            "model": model.name,
+            "name": model.name,
+            "node": "local",
+            "number": 1,
+            "output": 0,
+            "release_id": release.pk,
+            "revision": 1,
+            "seat": "sre",
+            "token_id": token.pk,
+            "upload_id": uuid.uuid4(),
+            "username": "dana",
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One pattern: its name with namespaces, its callback and the names of its parameters."""
+
+    name: str
+    pattern: URLPattern
+    route: str
+
+    @property
+    def parameters(self) -> list[str]:
+        return list(self.pattern.pattern.regex.groupindex)
+
+    @property
+    def is_api(self) -> bool:
+        return self.route.startswith("api/")
+
+
+def addresses() -> list[Address]:
+    """Every address of the product."""
+    return list(_walk(get_resolver().url_patterns, "", ""))
+
+
+def _walk(patterns: list[Any], namespace: str, route: str) -> Iterator[Address]:
+    for pattern in patterns:
+        inner = route + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            deeper = f"{namespace}{pattern.namespace}:" if pattern.namespace else namespace
+            yield from _walk(pattern.url_patterns, deeper, inner)
+        elif pattern.name:
+            yield Address(f"{namespace}{pattern.name}", pattern, inner)

@@ -1,0 +1,167 @@
+"""Every address answers those who may, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from console.models import AuditEntry, User
+from tests.structure.conftest import Address, World, addresses
+
+ALL = {address.name: address for address in addresses()}
+OPEN = {"console:healthz", "console:readyz", "console:metrics", "console:sign-in", "api:schema"}
+
+# The values of a parameter that mean another thing in some addresses.
+VALUES: dict[str, dict[str, Any]] = {
+    "api:environment-detail": {"name": "production"},
+    "api:endpoint-chart": {"name": "requests"},
+    "deployments:node-detail": {"name": "local"},
+    "deployments:node-cordon": {"name": "local"},
+    "deployments:node-uncordon": {"name": "local"},
+    "deployments:node-reconcile": {"name": "local"},
+    "models_registry:environment-change": {"name": "production"},
+}
+# What a GET answers where it is not 200: nothing to show in the rows of these tests, or no GET.
+OTHER_ANSWERS = {
+    "api:events": 404,
+    "api:upload-detail": 405,
+}
+# Acts that everybody who is signed in may do, on their own things; or that only ask.
+EVERYBODY_MAY = {
+    "api:key-list",
+    "api:key-revoke",
+    "api:token-list",
+    "api:token-revoke",
+    "console:audit-verify",
+    "console:key-enrol",
+    "console:key-revoke",
+    "console:settings",
+    "console:sign-in",
+    "console:sign-out",
+    "console:token-create",
+    "console:token-revoke",
+    "set_language",
+}
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+def url_of(address: Address, world: World) -> str:
+    given = {**world.values, **VALUES.get(address.name, {})}
+    return reverse(address.name, kwargs={name: given[name] for name in address.parameters})
+
+
+def session(client_class: Callable[..., Any], user: User) -> Any:
+    client = client_class(raise_request_exception=True)
+    client.force_login(user)
+    return client
+
+
+def accepts(address: Address, method: str) -> bool:
+    return hasattr(getattr(address.pattern.callback, "cls", None), method.lower())
+
+
+@pytest.mark.django_db
+def test_every_page_and_every_list_opens_for_an_admin(world: World) -> None:
+    client = session(Client, world.people.ada)
+    wrong: list[str] = []
+    for address in ALL.values():
+        answer = client.get(url_of(address, world))
+        expected = {OTHER_ANSWERS[address.name]} if address.name in OTHER_ANSWERS else {200, 302}
+        # An act has no GET of its own.
+        if answer.status_code != 405 and answer.status_code not in expected:
+            wrong.append(f"{address.name}: {answer.status_code}")
+        getattr(answer, "close", lambda: None)()
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.django_db
+def test_nobody_gets_in_without_signing_in(world: World) -> None:
+    client = Client()
+    wrong: list[str] = []
+    for address in ALL.values():
+        if address.name in OPEN or address.name in {"set_language", "api:events"}:
+            continue
+        for method in ("GET", "POST"):
+            if (method, address.name) == ("POST", "api:token-list"):
+                continue  # where the command line signs in
+            answer = client.generic(
+                method, url_of(address, world), "{}", content_type="application/json"
+            )
+            if address.is_api:
+                good = answer.status_code == 401 and "problem+json" in answer["Content-Type"]
+                # The method is looked at first where there is none at all.
+                good |= answer.status_code == 405
+            else:
+                good = answer.status_code == 302 and "/sign-in/" in answer["Location"]
+            if not good:
+                wrong.append(f"{method} {address.name}: {answer.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.django_db
+def test_a_viewer_changes_nothing_by_the_api(world: World) -> None:
+    client = session(APIClient, world.people.vic)
+    wrong: list[str] = []
+    for address in ALL.values():
+        if not address.is_api or address.name in EVERYBODY_MAY:
+            continue
+        for method in WRITES:
+            if not accepts(address, method):
+                continue
+            answer = getattr(client, method.lower())(url_of(address, world), {}, format="json")
+            if answer.status_code != 403 or "problem+json" not in answer["Content-Type"]:
+                wrong.append(f"{method} {address.name}: {answer.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.django_db
+def test_a_viewer_changes_nothing_by_a_page_and_those_who_may_do(world: World) -> None:
+    typed = {
+        "cordon_reason": "x",
+        "environment": "staging",
+        "mode": "open",
+        "name": "sneaky",
+        "note": "x",
+        "number": "1",
+        "reason": "x",
+        "release": str(world.values["release_id"]),
+        "risk_class": "low",
+        "roles": ["platform_admin"],
+        "user": "vic",
+        "username": "sneaky",
+    }
+
+    def acts(user: User) -> list[str]:
+        """Send every form of every page; what was done is on record."""
+        client = session(Client, user)
+        before = AuditEntry.objects.count()
+        for address in ALL.values():
+            if not address.is_api and address.name not in EVERYBODY_MAY:
+                answer = client.post(url_of(address, world), typed)
+                assert answer.status_code < 500, address.name
+        return list(
+            AuditEntry.objects.filter(actor_username=user.username)
+            .order_by("sequence")
+            .values_list("action", flat=True)[: AuditEntry.objects.count() - before]
+        )
+
+    assert acts(world.people.vic) == []
+    done = acts(world.people.ada)
+    assert {"model.create", "node.cordon", "user.create"} <= set(done), done
+
+
+@pytest.mark.django_db
+def test_every_act_needs_the_csrf_token_of_its_page(world: World) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(world.people.ada)
+    wrong: list[str] = []
+    for address in ALL.values():
+        answer = client.post(url_of(address, world), "{}", content_type="application/json")
+        if answer.status_code not in {403, 405}:
+            wrong.append(f"{address.name}: {answer.status_code}")
+    assert not wrong, "\n".join(wrong)
