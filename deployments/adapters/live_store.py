@@ -30,13 +30,14 @@ def store(numbers: Mapping[str, JSON], points: Mapping[str, JSON], bounds: Itera
     Raises redis.RedisError when that is not possible.
     """
     pipe = live.connection().pipeline(transaction=False)
-    for key, values in numbers.items():
-        pipe.set(f"covenant:latest:{key}", json.dumps(values), ex=FRESH_SECONDS)
     for key, point in points.items():
         ring = f"covenant:ring:{key}"
         pipe.rpush(ring, json.dumps(point, separators=(",", ":")))
         pipe.ltrim(ring, -RING_LENGTH, -1)
         pipe.expire(ring, RING_SECONDS)
+    # Last, so that whoever sees these numbers finds their points in the ring.
+    for key, values in numbers.items():
+        pipe.set(f"covenant:latest:{key}", json.dumps(values), ex=FRESH_SECONDS)
     pipe.set("covenant:bounds", json.dumps(list(bounds)), ex=RING_SECONDS)
     pipe.execute()
 

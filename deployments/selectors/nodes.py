@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count
 from django.urls import reverse
 
 from console.errors import NotFound
@@ -80,20 +80,27 @@ class NodePage:
 
 def node_list() -> list[NodeRow]:
     """All nodes by name; three queries."""
-    nodes = list(
-        Node.objects.annotate(
-            wanted=Count("placement", filter=Q(placement__state=PlacementState.READY)),
-            failed=Count(
-                "placement",
-                filter=Q(
-                    placement__state=PlacementState.FAILED,
-                    placement__deployment__removed_at__isnull=True,
-                ),
-            ),
-        ).prefetch_related("environments")
-    )
+    nodes = list(Node.objects.prefetch_related("environments"))
+    counts: dict[tuple[int, str], int] = {
+        (row["node_id"], row["state"]): row["n"]
+        for row in Placement.objects.filter(
+            deployment__removed_at__isnull=True,
+            state__in=[PlacementState.READY, PlacementState.FAILED],
+        )
+        .order_by()
+        .values("node_id", "state")
+        .annotate(n=Count("pk"))
+    }
     facts = live_store.nodes(node.name for node in nodes)
-    return [_row(node, facts.get(node.name), node.wanted, node.failed) for node in nodes]
+    return [
+        _row(
+            node,
+            facts.get(node.name),
+            counts.get((node.pk, PlacementState.READY), 0),
+            counts.get((node.pk, PlacementState.FAILED), 0),
+        )
+        for node in nodes
+    ]
 
 
 def find_node(name: str) -> Node:

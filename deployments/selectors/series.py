@@ -149,11 +149,11 @@ def _gather(grid: Grid, points: Iterable[tuple[datetime, int, Counted]]) -> Step
 
 def _lines(name: str, grid: Grid, steps: Steps) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
-    for version in sorted(steps, key=lambda number: (number == GATEWAY_ITSELF, number)):
+    busy = {version for version, slots in steps.items() if not _is_silent(slots)}
+    # Who said nothing is left out, unless nobody said anything.
+    shown = busy or set(steps) - {GATEWAY_ITSELF} or set(steps)
+    for version in sorted(shown, key=lambda number: (number == GATEWAY_ITSELF, number)):
         slots = steps[version]
-        silent = not any(one.traffic.requests or one.work.inferences for one in slots.values())
-        if silent and len(steps) > 1:
-            continue
         label = "gateway" if version == GATEWAY_ITSELF else f"v{version}"
         for suffix, measure, unit in _measures(name, grid.step):
             line = charts.series(
@@ -163,6 +163,10 @@ def _lines(name: str, grid: Grid, steps: Steps) -> list[dict[str, Any]]:
                 line["dash"] = "dot"
             lines.append(line)
     return lines
+
+
+def _is_silent(slots: dict[datetime, Counted]) -> bool:
+    return not any(one.traffic.requests or one.work.inferences for one in slots.values())
 
 
 Measure = Callable[[Counted], float | None]
