@@ -85,7 +85,7 @@ def set_up(*, dev: bool) -> int:
     parts: list[tuple[str, str, Callable[[], None]]] = [
         ("virtual environment", digest(), make_venv),
         ("web and stack packages", digest(BASE, MAIN_LOCK), lambda: install(BASE)),
-        ("export packages", digest(WORKER, MAIN_LOCK), lambda: install(WORKER)),
+        ("export packages", digest(WORKER, MAIN_LOCK), install_export),
         ("torch (large)", digest(TORCH), install_torch),
         ("Triton and Envoy (large)", digest(SERVING, SERVING_LOCK), install_serving),
         ("command covenant", digest(), link_project),
@@ -128,6 +128,14 @@ def make_venv() -> None:
 def install(requirements: Path) -> None:
     """Exactly what the lock says; uv compares the hashes."""
     uv("pip", "install", "--python", python(), "-r", str(requirements), "-c", str(MAIN_LOCK))
+
+
+def install_export() -> None:
+    """ONNX and its company, compiled: the sandbox cannot write bytecode, and starts often."""
+    install(WORKER)
+    folders = ("numpy", "onnx", "onnxruntime", "google", "ml_dtypes", "picklescan")
+    packages = [str(VENV / SITE / folder) for folder in folders]
+    run([python(), "-m", "compileall", "-q", "-j", "0", *packages])
 
 
 def install_torch() -> None:
