@@ -24,7 +24,7 @@ from models_registry.models import RegisteredModel
 from models_registry.services.contract_checks import contract_in_force, verify_in_force
 
 FIRST_LOOK_S = 0.004
-LONGEST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
