@@ -118,7 +118,10 @@ class SeatForm(RegistryForm):
     """Who shall sit in a seat: the people who have its role, without those of the other seats."""
 
     user = forms.ModelChoiceField(
-        label=_("Person"), queryset=User.objects.none(), to_field_name="username"
+        label=_("Person"),
+        queryset=User.objects.none(),
+        to_field_name="username",
+        empty_label=_("Choose a person"),
     )
 
     def __init__(self, *args: Any, seat: str, **kwargs: Any) -> None:

@@ -82,7 +82,7 @@ def to_yaml(body: dict[str, Any]) -> str:
         Dumper=_Dumper,
         sort_keys=False,
         allow_unicode=True,
-        width=66,
+        width=44,
         indent=2,
         default_flow_style=None,
     )

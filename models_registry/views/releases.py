@@ -216,6 +216,7 @@ def _roles(page: ReleasePage, seats: dict[str, Any]) -> list[dict[str, Any]]:
         {
             "label": labels.get(role, role),
             "approval": given.get(role),
+            "mine": role == page.can_decide_as,
             "holder": seats.get(role),
         }
         for role in (*page.standing.given, *page.standing.missing)
