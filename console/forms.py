@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from console.errors import CovenantError
 from console.models import JobState, Role, User
@@ -97,7 +98,7 @@ class TokenForm(ServiceForm):
         label=_("Name"), max_length=80, help_text=_("What it is for, as in “CI of fraud_detector”.")
     )
     scopes = forms.MultipleChoiceField(
-        label=_("May"),
+        label=pgettext_lazy("token", "May"),
         choices=[(scope, SCOPE_WORDS[scope]) for scope in SCOPES],
         widget=forms.CheckboxSelectMultiple,
         initial=["read"],
