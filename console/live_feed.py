@@ -40,6 +40,14 @@ class LiveEvent:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stream begins: after an event, at a time (milliseconds since 1970), or now."""
+
+    event_id: str = ""
+    since_ms: int | None = None
+
+
 # Everything a viewer shows may be out of date: read it anew.
 RESYNC = LiveEvent(id="", topic="*", text=json.dumps({"topic": "*", "type": "resync"}))
 
@@ -88,10 +96,8 @@ class Feed:
         self._position = "0-0"
 
     @asynccontextmanager
-    async def subscribe(
-        self, topics: Collection[str], last_event_id: str = ""
-    ) -> AsyncIterator[Subscription]:
-        """Listen to `topics`, from after `last_event_id` when it is given and still kept.
+    async def subscribe(self, topics: Collection[str], place: Place) -> AsyncIterator[Subscription]:
+        """Listen to `topics`, from `place` on as far as what came since is still kept.
 
         Without Redis a viewer is connected all the same: it gets a resync when Redis is back.
         """
@@ -102,8 +108,8 @@ class Feed:
         subscription = Subscription(topics, self._position)
         self._subscriptions.add(subscription)
         try:
-            if last_event_id:
-                await self._replay(subscription, last_event_id)
+            if place.event_id or place.since_ms is not None:
+                await self._replay(subscription, place)
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
@@ -112,18 +118,19 @@ class Feed:
                 self._reader = None
                 self._ready = asyncio.Event()
 
-    async def _replay(self, subscription: Subscription, last_event_id: str) -> None:
-        """Queue what came after `last_event_id` up to where the reader stands."""
+    async def _replay(self, subscription: Subscription, place: Place) -> None:
+        """Queue what came after `place` up to where the reader stands."""
+        start = f"({place.event_id}" if place.event_id else f"{place.since_ms}-0"
         try:
             async with _client() as client:
                 first: Entries = await client.xrange(STREAM, count=1)
                 missed: Entries = await client.xrange(
-                    STREAM, f"({last_event_id}", subscription.position, count=REPLAY_LIMIT
+                    STREAM, start, subscription.position, count=REPLAY_LIMIT
                 )
         except RedisError:
             subscription.offer(RESYNC)
             return
-        lost = not first or _order(first[0][0]) > _order(last_event_id)
+        lost = place.event_id and (not first or _order(first[0][0]) > _order(place.event_id))
         if lost or len(missed) >= REPLAY_LIMIT:
             subscription.offer(RESYNC)
             return

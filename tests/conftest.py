@@ -84,9 +84,13 @@ def process_environment(transactional_db: None) -> dict[str, str]:
     return {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium under Playwright, one for the session."""
+    """Debian's Chromium under Playwright, one for a module.
+
+    Not for the session: while Playwright runs, so does an event loop in the thread of the tests,
+    and Django's test client refuses to call an async view there.
+    """
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium") or shutil.which("chromium-browser")

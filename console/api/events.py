@@ -16,12 +16,14 @@ from django.views.decorators.http import require_GET
 
 from console.api.authentication import token_of
 from console.api.problems import problem_page
-from console.live_feed import LiveEvent, Subscription, feed
+from console.live_feed import LiveEvent, Place, Subscription, feed
 from console.services.tokens import authenticate_token
 
 MOST_TOPICS = 50
 PING_SECONDS = 15.0
 RECHECK_SECONDS = 60.0
+# A page reads its rows a moment before it is written out, and clocks differ a little.
+SINCE_MARGIN_MS = 2_000
 TOPIC = re.compile(r"^[a-z]+(:.{1,240})?$")
 EVENT_ID = re.compile(r"^\d{1,20}-\d{1,20}$")
 
@@ -31,8 +33,9 @@ EVENT_ID = re.compile(r"^\d{1,20}-\d{1,20}$")
 async def events(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """The live events of the topics asked for, as `data:` lines of JSON with `topic` and `type`.
 
-    `Last-Event-ID` goes on from there; an event of the type `resync` says that some may have been
-    missed. The stream ends when its reader may no longer read.
+    `Last-Event-ID` goes on from there, `since` (seconds since 1970) from then. An event of the
+    type `resync` says that some may have been missed. The stream ends when its reader may no
+    longer read.
     """
     if not isinstance(request, ASGIRequest):
         # Under WSGI each stream would hold a worker for as long as its page is open.
@@ -53,10 +56,9 @@ async def events(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
             code="too_many_topics",
             detail=f"{len(asked)} topics were asked for; {MOST_TOPICS} are the most.",
         )
-    last = request.headers.get("Last-Event-ID", "")
     topics = {topic for topic in asked if may_listen(username, topic)}
     return StreamingHttpResponse(
-        _stream(request, topics, last if EVENT_ID.match(last) else ""),
+        _stream(request, topics, _place(request)),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -70,12 +72,21 @@ def may_listen(username: str, topic: str) -> bool:
     return kind != "inbox" or rest == username
 
 
-async def _stream(
-    request: ASGIRequest, topics: set[str], last_event_id: str
-) -> AsyncIterator[bytes]:
+def _place(request: ASGIRequest) -> Place:
+    """Where the caller wants the stream to begin; what cannot be read is now."""
+    last = request.headers.get("Last-Event-ID", "")
+    if EVENT_ID.match(last):
+        return Place(event_id=last)
+    since = request.GET.get("since", "")
+    if since.isdecimal() and len(since) <= 12:
+        return Place(since_ms=max(0, int(since) * 1000 - SINCE_MARGIN_MS))
+    return Place()
+
+
+async def _stream(request: ASGIRequest, topics: set[str], place: Place) -> AsyncIterator[bytes]:
     checked = time.monotonic()
-    async with feed().subscribe(topics, last_event_id) as subscription:
-        yield _hello(subscription, last_event_id)
+    async with feed().subscribe(topics, place) as subscription:
+        yield _hello(subscription, place)
         while True:
             event = await subscription.next(PING_SECONDS)
             if time.monotonic() - checked > RECHECK_SECONDS:
@@ -85,10 +96,9 @@ async def _stream(
             yield b": ping\n\n" if event is None else _frame(event)
 
 
-def _hello(subscription: Subscription, last_event_id: str) -> bytes:
+def _hello(subscription: Subscription, place: Place) -> bytes:
     # An id without data sets the place to resume from before any event has come.
-    place = last_event_id or subscription.position
-    return f"retry: 1000\nid: {place}\n\n".encode()
+    return f"retry: 1000\nid: {place.event_id or subscription.position}\n\n".encode()
 
 
 def _frame(event: LiveEvent) -> bytes:

@@ -43,14 +43,18 @@ def _guarded(look: Callable[[], list[SystemCheck]]) -> list[SystemCheck]:
     try:
         return look()
     except (DatabaseError, redis.RedisError, OSError, BrokerError) as error:
-        return [SystemCheck(look.__name__.strip("_"), "failed", " ".join(str(error).split())[:200])]
+        return [
+            SystemCheck(
+                look.__name__.strip("_").capitalize(), "failed", " ".join(str(error).split())[:200]
+            )
+        ]
     finally:
         connections.close_all()
 
 
 def _stack() -> list[SystemCheck]:
     return [
-        SystemCheck(found.subject, _STATES[found.state], found.detail, found.mend)
+        SystemCheck(found.subject.capitalize(), _STATES[found.state], found.detail, found.mend)
         for found in doctor.examine(settings.CONFIG)
     ]
 
@@ -58,8 +62,8 @@ def _stack() -> list[SystemCheck]:
 def _migrations() -> list[SystemCheck]:
     part = check_migrations()
     if part.ok:
-        return [SystemCheck("migrations", "passed", "The tables fit this version.")]
-    return [SystemCheck("migrations", "failed", part.detail, "Run “python manage.py migrate”.")]
+        return [SystemCheck("Migrations", "passed", "The tables fit this version.")]
+    return [SystemCheck("Migrations", "failed", part.detail, "Run “python manage.py migrate”.")]
 
 
 def _workers() -> list[SystemCheck]:
@@ -71,13 +75,13 @@ def _workers() -> list[SystemCheck]:
     if missing := sorted(wanted - served):
         return [
             SystemCheck(
-                "workers",
+                "Workers",
                 "failed",
                 "Nobody works on the queue " + ", ".join(missing) + ".",
                 "Start the worker with “make up”; its log says why it stopped.",
             )
         ]
-    return [SystemCheck("workers", "passed", "Queues served: " + ", ".join(sorted(served)) + ".")]
+    return [SystemCheck("Workers", "passed", "Queues served: " + ", ".join(sorted(served)) + ".")]
 
 
 def _jobs() -> list[SystemCheck]:
@@ -86,13 +90,13 @@ def _jobs() -> list[SystemCheck]:
     if overdue:
         return [
             SystemCheck(
-                "jobs",
+                "Jobs",
                 "warning",
                 f"{overdue} jobs have been waiting for more than a minute.",
                 "Look whether their queue has a worker that is not busy.",
             )
         ]
-    return [SystemCheck("jobs", "passed", "No job waits for longer than a minute.")]
+    return [SystemCheck("Jobs", "passed", "No job waits for longer than a minute.")]
 
 
 CHECKS: tuple[Callable[[], list[SystemCheck]], ...] = (_stack, _migrations, _workers, _jobs)

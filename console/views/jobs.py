@@ -105,7 +105,6 @@ def _acts(request: HttpRequest, job: Job) -> dict[str, Any]:
     own = job.requested_by_id == actor.user.pk
     may = allowed(actor, "job.manage_own" if own else "job.manage")
     ended_badly = job.state in (JobState.FAILED, JobState.ERRORED, JobState.CANCELLED)
-    took = job.finished_at - job.started_at if job.finished_at and job.started_at else None
     return {
         "job": job,
         "error": {
@@ -114,14 +113,16 @@ def _acts(request: HttpRequest, job: Job) -> dict[str, Any]:
             "code": job.error_code,
         },
         "result": json.dumps(job.result, indent=2, ensure_ascii=False) if job.result else "",
-        "took": took.total_seconds() if took else None,
         "may_cancel": may and not job.is_terminal and job.cancel_requested_at is None,
         "may_retry": may and ended_badly,
     }
 
 
 def _name(job: Job) -> Job:
+    """Add what only a page says of a job: its kind in words, and how long it took in seconds."""
     job.kind_words = KIND_WORDS.get(job.kind, job.kind)  # type: ignore[attr-defined]
+    took = job.finished_at - job.started_at if job.finished_at and job.started_at else None
+    job.took = took.total_seconds() if took else None  # type: ignore[attr-defined]
     return job
 
 

@@ -1,7 +1,8 @@
 /* Keeps what is said about time true while the page stands open.
 
    <time datetime data-age>               "12 s ago", counted on
-   <time datetime data-moment>            date and time in the reader's own time zone (UTC on hover)
+   <time datetime data-moment>            date and time in the reader's own time zone (UTC on hover);
+                                          data-moment="time": the time of day alone
    data-elapsed-since="RFC 3339"          time since then, 0:42
    data-measured-at + data-stale-after    gets .is-stale when the figure is older than that (seconds) */
 
@@ -14,6 +15,7 @@ const STEPS = [
   [30 * 86400, 86400, "days_ago", "in_days"],
 ];
 const DATE = new Intl.DateTimeFormat(language, { dateStyle: "medium" });
+const TIME = new Intl.DateTimeFormat(language, { timeStyle: "medium" });
 const DATE_TIME = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
 
 export function ageWords(when, now = Date.now()) {
@@ -47,7 +49,7 @@ function moments(root) {
   for (const element of root.querySelectorAll("time[data-moment]:not([title])")) {
     const when = Date.parse(element.dateTime);
     element.title = `${new Date(when).toISOString().replace("T", " ").slice(0, 19)} UTC`;
-    say(element, DATE_TIME.format(when));
+    say(element, (element.dataset.moment === "time" ? TIME : DATE_TIME).format(when));
   }
 }
 

@@ -24,6 +24,7 @@ let wait = FIRST_WAIT;
 let retry = 0;
 let lostAt = 0;
 let hadGap = false;
+let hasOpened = false;
 let bannerTimer = 0;
 
 const split = (text) => (text ?? "").split(",").map((part) => part.trim()).filter(Boolean);
@@ -41,13 +42,29 @@ function banner() {
   if (shown) element.querySelector("[data-live-banner-text]").textContent = t("live_lost", { age: ageWords(lostAt) });
 }
 
+/* The element that a swap has put in place of this one: an event that came in between is its own. */
+function successor(element) {
+  const { liveRefresh } = element.dataset;
+  return [...document.querySelectorAll("[data-live-refresh]")].find(
+    (other) => other.dataset.liveRefresh === liveRefresh && other.id === element.id,
+  );
+}
+
+function refreshNow(element) {
+  const current = element.isConnected ? element : successor(element);
+  if (!current) return;
+  // What is asked for while an answer is on its way would be dropped with the element that it replaces.
+  if (current.classList.contains("htmx-request")) refreshSoon(current);
+  else window.htmx?.trigger(current, "live-refresh");
+}
+
 function refreshSoon(element) {
   if (element.liveTimer) return;
   const since = Date.now() - (element.liveLast ?? 0);
   element.liveTimer = setTimeout(() => {
     element.liveTimer = 0;
     element.liveLast = Date.now();
-    if (element.isConnected) window.htmx?.trigger(element, "live-refresh");
+    refreshNow(element);
   }, Math.max(0, REFRESH_GAP - since));
 }
 
@@ -72,6 +89,7 @@ function receive(message) {
 }
 
 function opened() {
+  hasOpened = true;
   wait = FIRST_WAIT;
   clearInterval(bannerTimer);
   if (lostAt) document.dispatchEvent(new CustomEvent("live:back"));
@@ -110,7 +128,10 @@ function connect() {
   close();
   subscribed = wanted;
   if (!wanted || document.hidden) return;
-  source = new EventSource(`${document.body.dataset.liveUrl}?topics=${encodeURIComponent(wanted)}`);
+  const { liveUrl, liveSince } = document.body.dataset;
+  // What happened between the making of this page and its first stream is sent as well.
+  const since = hasOpened || !liveSince ? "" : `&since=${liveSince}`;
+  source = new EventSource(`${liveUrl}?topics=${encodeURIComponent(wanted)}${since}`);
   source.onopen = opened;
   source.onmessage = receive;
   source.onerror = lost;

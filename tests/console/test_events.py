@@ -138,6 +138,30 @@ def test_a_viewer_who_comes_back_is_sent_what_it_missed_in_order(
     assert [event["n"] for event in asyncio.run(watch())] == [2, 3, 4]
 
 
+def test_a_page_is_sent_what_happened_since_it_was_made(
+    steady_web: WebProcess, persons: People
+) -> None:
+    cookies = session_cookie(persons.vic)
+
+    async def watch() -> list[int]:
+        live.connection().delete(live.STREAM)
+        live.connection().xadd(
+            live.STREAM, {"topic": "jobs", "event": "tick", "data": '{"n": 0}'}, id="1-1"
+        )
+        made = int(time.time())
+        live.publish_now("jobs", "tick", {"n": 1})
+        async with browser(steady_web, cookies) as client:
+            address = "/api/v1/events/"
+            asked = {"topics": "jobs", "since": str(made)}
+            async with client.stream("GET", address, params=asked) as response:
+                stream = Stream(response.aiter_lines())
+                await stream.hello()
+                live.publish_now("jobs", "tick", {"n": 2})
+                return [(await stream.next())["n"] for _ in range(2)]
+
+    assert asyncio.run(watch()) == [1, 2]
+
+
 def test_an_id_that_is_no_longer_kept_is_answered_by_a_resync(
     steady_web: WebProcess, persons: People
 ) -> None:

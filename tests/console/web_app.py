@@ -7,8 +7,9 @@ from console.asgi import application
 # isort: split
 # Importable now that the one above has set Django up.
 from console.api import events
+from tests.console import worker_app
 
 events.PING_SECONDS = 0.5
 events.RECHECK_SECONDS = 1.0
 
-__all__ = ["application"]
+__all__ = ["application", "worker_app"]
