@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-from playwright.sync_api import TimeoutError as NotYet
-
 from console.models import SigningKey
 from console.rules.dsse import RELEASE_PAYLOAD_TYPE
-from console.stack import process
 from models_registry.models import (
     ContractState,
     ModelVersion,
@@ -26,54 +19,12 @@ from models_registry.services.releases import verify_release
 from models_registry.services.signatures import verify_stored
 from models_registry.services.versions import publish
 from tests import factories
-from tests.console.conftest import WebProcess, launch_web, session_cookie
+from tests.browser.conftest import SignIn
 from tests.factories import PASSWORD
 from tests.models_registry.reports import reported
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-SignIn = Callable[..., "Page"]
-
-
-@pytest.fixture(scope="module")
-def web(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
-    running = launch_web(tmp_path_factory.mktemp("web"), "console.asgi:application")
-    yield running
-    process.stop(running.child, signal.SIGKILL, seconds=5)
-
-
-@pytest.fixture
-def sign_in(transactional_db: None, web: WebProcess, browser: Browser) -> Iterator[SignIn]:
-    """`sign_in("dana", "/models/")`: a browser of that person's own, at that page."""
-    factories.people(password=PASSWORD)
-    contexts, faults = [], []
-
-    def enter(name: str, address: str, *, width: int = 1280) -> Page:
-        context = browser.new_context(
-            base_url=web.url, viewport={"width": width, "height": 800}, locale="en-GB"
-        )
-        context.set_default_timeout(15_000)
-        contexts.append(context)
-        cookies = session_cookie(getattr(factories.people(), name))
-        context.add_cookies([{"name": k, "value": v, "url": web.url} for k, v in cookies.items()])
-        tab = context.new_page()
-        tab.on("pageerror", lambda error: faults.append(f"{name}: {error}"))
-        tab.on(
-            "console",
-            lambda line: (
-                faults.append(f"{name}: {line.text}")
-                if line.type == "error" and "status of 422" not in line.text
-                else None
-            ),
-        )
-        tab.goto(address)
-        return tab
-
-    yield enter
-    for context in contexts:
-        context.close()
-    assert faults == []
+    from playwright.sync_api import Page
 
 
 def create_key(tab: Page, name: str = "office PC") -> None:
@@ -184,12 +135,8 @@ def test_a_version_page_follows_the_job_without_a_reload(sign_in: SignIn) -> Non
     assert tab.locator("text=Ask for a release").count() == 0
     ModelVersion.objects.filter(pk=version.pk).update(state="validated")
     version.refresh_from_db()
-    # The stream may just be opening: it is told again until it listens.
-    for _ in range(20):
-        publish(version)
-        with suppress(NotYet):
-            tab.wait_for_selector('#version-state [data-state="validated"]', timeout=500)
-            break
+    publish(version)
+    tab.wait_for_selector('#version-state [data-state="validated"]')
     tab.click("text=Ask for a release")
     assert tab.is_visible("#request-release")
 
