@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console import live
@@ -135,11 +136,7 @@ def offer_first_traffic(endpoint: Endpoint, number: int, actor: Actor) -> Traffi
 
     Belongs inside a transaction; None when some version has weight already.
     """
-    endpoint = (
-        Endpoint.objects.select_for_update(of=("self",))
-        .select_related("model", "environment", "current__author")
-        .get(pk=endpoint.pk)
-    )
+    endpoint = _lock(Endpoint.objects.filter(pk=endpoint.pk)) or endpoint
     now = wanted_of(endpoint.current)
     if any(now.weights.values()):
         return None
@@ -194,12 +191,7 @@ def wait_acknowledged(split: TrafficSplit, timeout_s: float = 5.0) -> list[Gatew
 
 def locked_endpoint(environment: str, model: str) -> Endpoint:
     """The endpoint's row, locked until the transaction ends. Raises NotFound."""
-    endpoint = (
-        Endpoint.objects.select_for_update(of=("self",))
-        .select_related("model", "environment", "current__author")
-        .filter(environment__name=environment, model__name=model)
-        .first()
-    )
+    endpoint = _lock(Endpoint.objects.filter(environment__name=environment, model__name=model))
     if endpoint is None:
         raise NotFound(
             f"There is no endpoint {environment}/{model}.",
@@ -289,6 +281,20 @@ def need_reason(reason: str) -> None:
             code="reason_too_long",
             errors=(FieldError("/reason", "At most 2000 characters."),),
         )
+
+
+def _lock(wanted: QuerySet[Endpoint]) -> Endpoint | None:
+    """The one endpoint that is wanted, locked, with its split as it stands once the lock is held.
+
+    Two statements, since one that joins the split reads it as it was when it began to wait: a
+    split written meanwhile would be missing, and with it every weight.
+    """
+    locked = wanted.select_for_update(of=("self",)).only("pk").first()
+    if locked is None:
+        return None
+    return Endpoint.objects.select_related("model", "environment", "current__author").get(
+        pk=locked.pk
+    )
 
 
 def _need_traffic(endpoint: Endpoint, wanted: Wanted) -> None:

@@ -79,8 +79,9 @@ def request_release(
 
 def _lock_version(model: RegisteredModel, number: int) -> ModelVersion:
     version = (
+        # Only what never changes is joined: a join is not read again after waiting for the lock.
         ModelVersion.objects.select_for_update(of=("self",))
-        .select_related("model", "source", "onnx", "config", "report_artifact")
+        .select_related("model", "source")
         .filter(model=model, number=number)
         .first()
     )

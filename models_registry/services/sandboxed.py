@@ -111,7 +111,7 @@ def lock_version(run: JobRun) -> ModelVersion:
     """The job's version with its row locked, inside `run.transaction()`."""
     return (
         ModelVersion.objects.select_for_update(of=("self",))
-        .select_related("model", "source", "code", "sample", "onnx")
+        .select_related("model", "source")
         .get(pk=run.job.arguments["version"])
     )
 

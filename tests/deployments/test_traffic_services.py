@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from console.errors import Conflict, Invalid, NotAcknowledged, NotAllowed, NotFound, Stale
 from console.models import AuditEntry, Job
@@ -19,6 +21,7 @@ from deployments.services.traffic import (
 from models_registry.models import ModelVersion
 from tests import factories
 from tests.deployments.conftest import Fleet, applied, ready_version
+from tests.deployments.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +34,8 @@ def two(fleet_rows: Fleet) -> Fleet:
     versions = [factories.make_version(), factories.make_version()]
     for version in versions:
         ready_version(fleet_rows, version)
-    first = offer_first_traffic(Endpoint.objects.get(), 1, fleet_rows.sam)
+    with transaction.atomic():
+        first = offer_first_traffic(Endpoint.objects.get(), 1, fleet_rows.sam)
     assert first is not None
     applied(first)
     return fleet_rows
@@ -259,3 +263,31 @@ def test_rollback_without_an_earlier_version_points_to_fallback(two: Fleet) -> N
     assert refused.value.code == "no_good_version"
     assert "fallback" in refused.value.hint
     assert ModelVersion.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_the_endpoint_sees_the_split_that_was_written_meanwhile(two: Fleet) -> None:
+    """Two people at one moment: the second keeps what the first has just written."""
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            move(two, {"1": 60, "2": 40}, 1)
+            second = pool.submit(_open_the_circuit, two)
+            eventually(_somebody_waits_for_a_lock)
+        written = second.result(timeout=10)
+    assert (written.revision, written.weights) == (3, {"1": 6000, "2": 4000})
+
+
+def _open_the_circuit(fleet: Fleet) -> TrafficSplit:
+    try:
+        return set_mode(**HERE, mode="open", reason="Now.", actor=fleet.sam)
+    finally:
+        connection.close()
+
+
+def _somebody_waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return bool(cursor.fetchone()[0])
