@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.models import Role, User
 from console.templatetags import console_formats as text
+from console.templatetags import console_phrases as phrases
 from console.templatetags.console_drawings import Segment, segments, spark
 from console.templatetags.console_icons import ICONS
 from console.templatetags.console_states import look
@@ -42,6 +43,9 @@ NAVIGATION: Final = (
     ("settings", _("Settings"), "console:settings", False),
 )
 
+register.filter("phrase", phrases.phrase)
+register.filter("job_kind", phrases.job_kind)
+register.filter("objective", phrases.objective)
 register.filter("bytes", text.file_size)
 register.filter("duration", text.span)
 register.filter("millis", text.latency)

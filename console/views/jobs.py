@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
@@ -23,21 +22,13 @@ from console.rules.jobs import KINDS
 from console.selectors.jobs import JobFilter, find_job, job_list, job_page
 from console.selectors.paging import page_of
 from console.services.jobs import cancel_job, retry_job
-
-KIND_WORDS = {
-    "export": gettext_lazy("Export to ONNX"),
-    "validate": gettext_lazy("Validate"),
-    "deploy": gettext_lazy("Deploy to a node"),
-    "unload": gettext_lazy("Unload from a node"),
-    "rollback": gettext_lazy("Roll back"),
-    "reconcile": gettext_lazy("Reconcile a node"),
-}
+from console.templatetags.console_phrases import job_kind
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """All jobs, newest first; the table alone when htmx asks for it."""
-    kinds = [(kind, KIND_WORDS.get(kind, kind)) for kind in KINDS]
+    kinds = [(kind, job_kind(kind)) for kind in KINDS]
     form = JobFilterForm(request.GET, kinds=kinds)
     form.is_valid()
     wanted = JobFilter(**{name: form.cleaned_data.get(name, "") for name in form.fields})
@@ -120,7 +111,7 @@ def _acts(request: HttpRequest, job: Job) -> dict[str, Any]:
 
 def _name(job: Job) -> Job:
     """Add what only a page says of a job: its kind in words, and how long it took in seconds."""
-    job.kind_words = KIND_WORDS.get(job.kind, job.kind)  # type: ignore[attr-defined]
+    job.kind_words = job_kind(job.kind)  # type: ignore[attr-defined]
     took = job.finished_at - job.started_at if job.finished_at and job.started_at else None
     job.took = took.total_seconds() if took else None  # type: ignore[attr-defined]
     return job

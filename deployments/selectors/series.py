@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.utils.translation import gettext
+
 from console.errors import NotFound
 from deployments.adapters import live_store
 from deployments.models import Endpoint, SplitCause, TrafficSplit
@@ -159,7 +161,7 @@ def _lines(name: str, grid: Grid, steps: Steps) -> list[dict[str, Any]]:
             line = charts.series(
                 label + suffix, grid, slots, measure, version=version or None, unit=unit
             )
-            if suffix == " queue":
+            if suffix == _queue():
                 line["dash"] = "dot"
             lines.append(line)
     return lines
@@ -183,9 +185,13 @@ def _measures(name: str, step: int) -> list[tuple[str, Measure, str]]:
     if name == "batch_size":
         return [("", lambda one: one.work.batch_size, "requests")]
     return [
-        (" compute", lambda one: one.work.compute_ms, "ms"),
-        (" queue", lambda one: one.work.queue_ms, "ms"),
+        (" " + gettext("compute"), lambda one: one.work.compute_ms, "ms"),
+        (_queue(), lambda one: one.work.queue_ms, "ms"),
     ]
+
+
+def _queue() -> str:
+    return " " + gettext("queue")
 
 
 def _error_percent(one: Counted) -> float | None:
@@ -233,8 +239,8 @@ def _limit(endpoint: Endpoint, name: str) -> tuple[float, str] | None:
         return None
     if name == "errors":
         promise = contract.availability
-        return (100 - promise.target, "contract") if promise else None
-    return (float(contract.latency.threshold_ms), "contract") if contract.latency else None
+        return (100 - promise.target, gettext("contract")) if promise else None
+    return (float(contract.latency.threshold_ms), gettext("contract")) if contract.latency else None
 
 
 def _markers(endpoint: Endpoint, start: datetime, end: datetime) -> list[tuple[datetime, str]]:

@@ -221,7 +221,7 @@ def _event(split: SplitView) -> dict[str, Any]:
     what = weights if split.mode == EndpointMode.NORMAL else EndpointMode(split.mode).label
     return {
         "at": split.created_at,
-        "title": f"{title}: {what}" if what else title,
+        "title": _("%(title)s: %(what)s") % {"title": title, "what": what} if what else title,
         "detail": split.reason,
         "actor": split.author,
         "icon": icon,

@@ -23,7 +23,7 @@ WORDS = {
     "version.archive": (_("Archived"), "state-stopped", ""),
     "contract.propose": (_("Contract proposed"), "contract", ""),
     "contract.sign": (_("Contract signed"), "key", ""),
-    "contract.in_force": (_("Contract in force"), "state-good", "ok"),
+    "contract.in_force": (_("Contract came into force"), "state-good", "ok"),
     "contract.withdraw": (_("Contract withdrawn"), "state-stopped", ""),
     "release.request": (_("Release asked for"), "arrow-right", ""),
     "release.approve": (_("Approval given"), "key", ""),

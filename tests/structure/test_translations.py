@@ -6,6 +6,7 @@ test says the same on a machine without GNU gettext.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ from django.utils.translation import gettext, ngettext, override, pgettext
 from django.utils.translation.template import templatize
 
 from console.env import ROOT
+from console.rules.jobs import KINDS
+from console.templatetags.console_phrases import job_kind, phrase
+from models_registry.rules import tuning
 
 CATALOGUE = ROOT / "console" / "locale" / "zh_Hans" / "LC_MESSAGES" / "django.po"
 PACKAGES = ("console", "models_registry", "deployments")
@@ -37,6 +41,7 @@ FUNCTIONS: dict[str, tuple[int | tuple[int, str], ...] | None] = {
 }
 PLACEHOLDER = re.compile(r"%\(\w+\)[-0-9.]*[a-zA-Z]|%%|{\w+}|</?\w+>")
 HALF_WIDTH = re.compile(r"[\u4e00-\u9fff][,;:?!]|[,;?!][\u4e00-\u9fff]|[\u4e00-\u9fff]\.(\s|$)")
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
 Key = tuple[str | None, str]
 
 
@@ -113,3 +118,58 @@ def test_what_was_compiled_is_what_is_written() -> None:
         assert pgettext("token", "May") == "权限", "and never the month, which Django calls so"
         assert gettext("May") == "五月"
         assert ngettext("%(n)s line", "%(n)s lines", 3) % {"n": 3} == "3 行"
+
+
+def text_of(node: ast.expr) -> str | None:
+    """A literal; of an f-string, with a word for each hole; None of anything else."""
+    if isinstance(node, ast.JoinedStr):
+        parts = (one.value if isinstance(one, ast.Constant) else "7" for one in node.values)
+        return "".join(str(part) for part in parts)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def calls_of(name: str) -> Iterator[ast.Call]:
+    for package in ("models_registry", "deployments"):
+        for file in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call):
+                    called = node.func
+                    found = called.attr if isinstance(called, ast.Attribute) else None
+                    if name in (found, called.id if isinstance(called, ast.Name) else None):
+                        yield node
+
+
+def said_of(name: str, place: int) -> set[str]:
+    arguments = (call.args[place] for call in calls_of(name) if len(call.args) > place)
+    return {text for argument in arguments if (text := text_of(argument))}
+
+
+def test_steps_of_jobs_and_titles_of_checks_are_said_in_chinese() -> None:
+    steps, checks = said_of("progress", 1), said_of("Check", 1)
+    assert len(steps) > 20
+    assert len(checks) > 5
+    with override("zh-hans"):
+        assert [text for text in sorted(steps | checks) if not CHINESE.search(phrase(text))] == []
+        kinds = [kind for kind in KINDS if not kind.startswith("test_")]
+        assert [kind for kind in kinds if not CHINESE.search(job_kind(kind))] == []
+
+
+def test_reasons_of_settings_are_said_in_chinese() -> None:
+    tensor = tuning.Tensor("features", "FP32", ("batch", 10))
+    measured = tuning.TuningFacts("m", (tensor,), (tensor,), mean_latency_ms=0.08)
+    fixed = tuning.Tensor("features", "FP32", (4, 10))
+    unmeasured = tuning.TuningFacts("m", (fixed,), (fixed,))
+    plans = [tuning.plan(measured), tuning.plan(unmeasured)]
+    reasons = {setting.reason for plan in plans for _name, setting in tuning.settings(plan)}
+    assert len(reasons) > 8
+    with override("zh-hans"):
+        assert [reason for reason in sorted(reasons) if not CHINESE.search(phrase(reason))] == []
+
+
+def test_what_is_no_known_phrase_is_shown_as_it_was_stored() -> None:
+    with override("zh-hans"):
+        assert phrase("Somebody's own words") == "Somebody's own words"
+        assert phrase("Loading fraud_detector") == "加载 fraud_detector"
+        assert phrase(None) == ""
+    with override("en"):
+        assert phrase("As for v1: 84 µs measured now is near it.").startswith("As for v1: 84 µs")

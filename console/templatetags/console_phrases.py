@@ -1,0 +1,160 @@
+"""Fixed English phrases that jobs and reports store, for the reader in their own language.
+
+Services and the sandbox write plain English into the database: the steps of a job, the titles of a
+report's checks, the reasons of a setting. What is said again and again is listed here; a phrase
+that is not listed is shown as it was stored. `{x}` and `{y}` stand for whatever is stored there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from django.utils.translation import gettext, gettext_lazy
+from django.utils.translation import gettext_noop as _
+
+JOB_KINDS: Final = {
+    "export": gettext_lazy("Export to ONNX"),
+    "validate": gettext_lazy("Validate"),
+    "deploy": gettext_lazy("Deploy to a node"),
+    "unload": gettext_lazy("Unload from a node"),
+    "rollback": gettext_lazy("Roll back"),
+    "reconcile": gettext_lazy("Reconcile a node"),
+}
+OBJECTIVES: Final = {
+    "latency": gettext_lazy("Latency"),
+    "availability": gettext_lazy("Availability"),
+}
+
+STEPS: Final = (
+    _("Preparing the sandbox"),
+    _("Reading the file"),
+    _("Opening the file"),
+    _("Opening the source model"),
+    _("Running the source model"),
+    _("Trying the model"),
+    _("Exporting to ONNX"),
+    _("Running it at other sizes"),
+    _("Checking the graph"),
+    _("Comparing answers"),
+    _("Measuring latency"),
+    _("Storing the ONNX file"),
+    _("Rendering the configuration"),
+    _("Verifying signatures and digests"),
+    _("Placing files"),
+    _("Loading in Triton"),
+    _("Waiting until it is ready"),
+    _("Warming up"),
+    _("Smoke test"),
+    _("Offering it to the gateways"),
+    _("Taking it from the gateways"),
+    _("Waiting for requests under way"),
+    _("Unloading"),
+    _("Waiting for the gateways"),
+    _("Watching that nobody is left behind"),
+    _("Comparing what is there with what should be"),
+    _("Loading {x}"),
+)
+CHECKS: Final = (
+    _("Format"),
+    _("Interface"),
+    _("Behaviour"),
+    _("Speed and size"),
+    _("Contract"),
+    _("ONNX checker"),
+    _("Shape inference"),
+    _("Loads on Triton {x}"),
+    _("Standard operators only"),
+    _("Inputs as promised"),
+    _("Outputs as promised"),
+    _("Requests can be batched"),
+    _("“{x}” equals the source model"),
+    _("Answers are numbers"),
+    _("Answers depend on the input"),
+    _("Answers within the promised range"),
+    _("Same input, same answer"),
+    _("Runs at other batch sizes"),
+    _("Latency at batch {x}"),
+    _("Size and memory"),
+    _("Interface of the contract in force"),
+    _("onnx.checker with full_check finds no fault."),
+    _("ONNX Runtime {x} of that release loads both versions."),
+    _("All operators are ONNX's own."),
+    _("Names, data types and shapes of {x} inputs agree."),
+    _("Names, data types and shapes of {x} outputs agree."),
+    _("No contract names the inputs yet."),
+    _("No contract names the outputs yet."),
+    _("The first axis of every tensor is the batch; rows do not influence each other."),
+    _("No NaN and no infinity in any answer."),
+    _("Every output changes with its input."),
+    _("No contract gives a range for the outputs."),
+    _("All answers lie in the contract's ranges."),
+    _("Two runs give the same bytes."),
+    _("Ran at batch sizes {x}."),
+    _("Contract {x} describes this model."),
+)
+REASONS: Final = (
+    _("The default for a {x} model."),
+    _("Triton sends whatever has gathered."),
+    _("One level: every request waits its turn."),
+    _("The middle of the priority levels."),
+    _("One copy on each GPU, or one on a CPU."),
+    _("Every request is computed."),
+    _("Set for this version."),
+    _("The graph has no batch dimension in every tensor."),
+    _("No latency has been measured yet, so requests hardly wait for each other."),
+    _("0.6 × {x} ms, the mean latency at validation."),
+    _("Switched off for this version."),
+    _("The recorded sample is run once before traffic."),
+    _("No complete sample was recorded, so zeros are run once."),
+    _("As for v{x}: {y} µs measured now is near it."),
+    _(
+        "Off: the gateway ends a request that takes too long. A queue time-out, a queue limit or "
+        "priority levels stop Triton's batcher from preparing a batch ahead, and then it misses "
+        "wake-ups: single requests wait for 500 ms, or are refused "
+        "(triton-inference-server/server issue 8870; measured on release 24.10)."
+    ),
+    _(
+        "Off: the gateway limits the requests at one time. A queue time-out, a queue limit or "
+        "priority levels stop Triton's batcher from preparing a batch ahead, and then it misses "
+        "wake-ups: single requests wait for 500 ms, or are refused "
+        "(triton-inference-server/server issue 8870; measured on release 24.10)."
+    ),
+)
+REFUSALS: Final = (
+    _("Nothing has any traffic here yet."),
+    _("It is rolled back already; name a version to go further back."),
+    _("{x} has no earlier version that is ready to go back to."),
+    _("It is not deployed here."),
+)
+
+
+ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS)
+PLACEHOLDER: Final = re.compile(r"\\{(\w)\\}")
+FIXED: Final = frozenset(text for text in ALL if "{x}" not in text)
+OPEN: Final = tuple(
+    (re.compile(PLACEHOLDER.sub(r"(?P<\1>.+?)", re.escape(text))), text)
+    for text in ALL
+    if "{x}" in text
+)
+
+
+def phrase(stored: object) -> str:
+    """`stored` in the reader's language where it is a phrase of this file, else unchanged."""
+    text = str(stored or "")
+    if text in FIXED:
+        return gettext(text)
+    for pattern, source in OPEN:
+        if found := pattern.fullmatch(text):
+            return gettext(source).format(**found.groupdict())
+    return text
+
+
+def job_kind(kind: str) -> str:
+    """What a job of this kind does, in words."""
+    return str(JOB_KINDS.get(kind, kind))
+
+
+def objective(name: str) -> str:
+    """What a contract calls latency or availability, in words."""
+    return str(OBJECTIVES.get(name, name))
