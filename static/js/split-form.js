@@ -141,7 +141,7 @@ export class Split {
 
   /** Gateways that answer after Apply did: shown where their waiting was shown. */
   heard(acknowledgements) {
-    if (acknowledgements?.length && this.part("acks").childElementCount) showAcknowledgements(this.part("acks"), acknowledgements);
+    if (acknowledgements?.length && this.part("acks")?.childElementCount) showAcknowledgements(this.part("acks"), acknowledgements);
   }
 
   async load() {

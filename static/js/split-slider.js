@@ -10,10 +10,7 @@
 import { bind } from "./bind.js";
 import { Split } from "./split-form.js";
 
-function start(form) {
-  const split = new Split(form);
-  split.show();
-  if ("splitLocked" in form.dataset) return undefined;
+function bindInputs(form, split) {
   for (const [version, row] of split.rows) {
     for (const input of row.querySelectorAll("input")) {
       const event = input.type === "range" ? "input" : "change";
@@ -28,6 +25,13 @@ function start(form) {
     event.preventDefault();
     if (split.changed && !split.busy) split.apply();
   });
+}
+
+function start(form) {
+  const split = new Split(form);
+  split.show();
+  // Who may only look still sees each change as it happens.
+  if (!("splitLocked" in form.dataset)) bindInputs(form, split);
   const listen = ({ detail }) => {
     const mine = detail.topic === form.dataset.splitTopic && String(detail.type).startsWith("split");
     if (split.busy || !(mine || detail.type === "resync")) return;
