@@ -67,7 +67,7 @@ def _migrations() -> list[SystemCheck]:
 
 
 def _workers() -> list[SystemCheck]:
-    """Whether each queue that has or may have jobs is worked on, asked of the workers themselves."""
+    """Whether each queue that may have jobs is worked on, asked of the workers themselves."""
     answers = celery_app.control.inspect(timeout=1.0).active_queues() or {}
     served = {queue["name"] for queues in answers.values() for queue in queues}
     waiting = Job.objects.filter(state=JobState.QUEUED).values_list("queue", flat=True)

@@ -143,9 +143,7 @@ def ready_version(
 ) -> Placement:
     """Rows of a version that is ready on the fleet's node, without any Triton."""
     release = factories.make_release(version, environment or fleet.production)
-    Endpoint.objects.get_or_create(
-        model=version.model, environment=release.environment
-    )
+    Endpoint.objects.get_or_create(model=version.model, environment=release.environment)
     with transaction.atomic():
         generation = generation_for(version)
     deployment = Deployment.objects.create(
