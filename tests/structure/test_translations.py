@@ -71,6 +71,10 @@ def singular_of(message: Message) -> str:
     return message.id if isinstance(message.id, str) else message.id[0]
 
 
+def said_by(message: Message) -> list[str]:
+    return [message.string] if isinstance(message.string, str) else list(message.string or ())
+
+
 @pytest.fixture(scope="module")
 def catalogue() -> Catalog:
     with CATALOGUE.open("rb") as file:
@@ -94,19 +98,16 @@ def test_the_catalogue_holds_what_the_product_says_and_nothing_else(
 
 
 def test_every_string_is_translated(catalogue: Catalog, messages: list[Message]) -> None:
-    def said(message: Message) -> list[str]:
-        return [message.string] if isinstance(message.string, str) else list(message.string)
-
     assert catalogue.num_plurals == 1
     assert [message.id for message in messages if message.fuzzy] == []
-    assert [message.id for message in messages if not all(said(message))] == []
-    assert [message.id for message in messages if len(said(message)) != 1] == []
+    assert [message.id for message in messages if not all(said_by(message))] == []
+    assert [message.id for message in messages if len(said_by(message)) != 1] == []
 
 
 def test_placeholders_survive_and_punctuation_is_full_width(messages: list[Message]) -> None:
     for message in messages:
         source = message.id if isinstance(message.id, str) else message.id[-1]
-        said = message.string if isinstance(message.string, str) else message.string[0]
+        said = said_by(message)[0]
         kept = Counter(PLACEHOLDER.findall(said))
         assert kept == Counter(PLACEHOLDER.findall(source)), source
         assert not HALF_WIDTH.search(said), said
