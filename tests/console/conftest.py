@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from django.db import connection, transaction
 from django.test import Client
@@ -22,14 +23,13 @@ from rest_framework.test import APIClient
 from console import live
 from console.env import ROOT
 from console.models import Job, User
-from console.rules.jobs import KINDS
 from console.services.jobs import enqueue
 from console.stack import process, valkey
 from tests import stack
 from tests.console import worker_app
 from tests.factories import PASSWORD, People, actor, people
 
-KINDS_OF_THE_PRODUCT = {name for name in KINDS if not name.startswith("test_")}
+CHILDREN = "covenant-tests-child"
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,21 @@ def launch_worker(folder: Path, *, queues: str, **environment: str) -> Worker:
 def stack_environment() -> dict[str, str]:
     """The environment of a process of our own on the test database."""
     url = "postgresql://{USER}:{PASSWORD}@{HOST}:{PORT}/{NAME}".format_map(connection.settings_dict)
-    return {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
+    named = f"{url}?application_name={CHILDREN}"
+    return {**os.environ, "DATABASE_URL": named, "PYTHONPATH": str(ROOT)}
+
+
+def stop_child(child: subprocess.Popen[bytes]) -> None:
+    """kill -9, and wait until the database knows: else it cannot be dropped at the end."""
+    process.stop(child, signal.SIGKILL, seconds=5)
+    url = stack_environment()["DATABASE_URL"].replace(CHILDREN, "tests")
+    asked = "select count(*) from pg_stat_activity where application_name = %s"
+    deadline = time.monotonic() + 10
+    with psycopg.connect(url, autocommit=True) as watch:
+        while (row := watch.execute(asked, [CHILDREN]).fetchone()) and row[0]:
+            if time.monotonic() > deadline:
+                pytest.fail(f"{row[0]} sessions of processes that are gone")
+            time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +179,7 @@ def steady_worker(
     live.connection().flushall()
     worker = launch_worker(tmp_path_factory.mktemp("steady"), queues="control")
     yield worker
-    process.stop(worker.child, signal.SIGKILL, seconds=5)
+    stop_child(worker.child)
 
 
 @pytest.fixture
@@ -266,7 +280,7 @@ def steady_web(
     """A web process for all tests of a module; it looks each second who still may listen."""
     web = launch_web(tmp_path_factory.mktemp("web"), "tests.console.web_app:application")
     yield web
-    process.stop(web.child, signal.SIGKILL, seconds=5)
+    stop_child(web.child)
 
 
 def session_cookie(user: User) -> dict[str, str]:
@@ -281,6 +295,3 @@ def _answers(url: str) -> bool:
         return httpx.get(f"{url}/healthz", timeout=2).status_code == 200
     except httpx.HTTPError:
         return False
-
-
-__all__ = ["KINDS_OF_THE_PRODUCT", "ask", "session_cookie", "wait_for", "worker_app"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +90,7 @@ def world(db: None) -> World:
             "revision": 1,
             "seat": "sre",
             "token_id": token.pk,
-            "upload_id": uuid.uuid4(),
+            "upload_id": factories.make_upload(b"bytes", owner=persons.ada).pk,
             "username": "dana",
         },
     )
