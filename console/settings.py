@@ -229,6 +229,8 @@ SPECTACULAR_SETTINGS = {
         "VersionStateEnum": "models_registry.models.VersionState",
         "ContractStateEnum": "models_registry.models.ContractState",
         "ReleaseStateEnum": "models_registry.models.ReleaseState",
+        "NodeStateEnum": "deployments.models.NodeState",
+        "PlacementStateEnum": "deployments.models.PlacementState",
     },
 }
 
