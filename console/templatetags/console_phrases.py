@@ -2,7 +2,7 @@
 
 Services and the sandbox write plain English into the database: the steps of a job, the titles of a
 report's checks, the reasons of a setting. What is said again and again is listed here; a phrase
-that is not listed is shown as it was stored. `{x}` and `{y}` stand for whatever is stored there.
+that is not listed is shown as it was stored. `{x}` stands for whatever is stored there.
 """
 
 from __future__ import annotations
@@ -92,6 +92,13 @@ CHECKS: Final = (
     _("Two runs give the same bytes."),
     _("Ran at batch sizes {x}."),
     _("Contract {x} describes this model."),
+    _("Strict inference is consistent; {x} inner tensors have a shape."),
+    _(
+        "Greatest absolute error {x}, relative {y}, mean {m}, p99 {p} over {n} samples, "
+        "against {s}; allowed {a} + {r} x |value| ({w})."
+    ),
+    _("Mean {x} ms, p50 {y} ms, p95 {z} ms over {n} runs, one thread on the export worker's CPU."),
+    _("The file has {x} MiB; the process that ran it took at most {y} MiB."),
 )
 REASONS: Final = (
     _("The default for a {x} model."),
