@@ -400,6 +400,28 @@ def test_a_callers_malformed_request_is_the_callers_fault(edge: Edge) -> None:
     assert (counters["client_4xx"], counters.get("server_5xx", 0)) == (25, 0)
 
 
+def test_no_request_can_end_the_process_of_a_triton(edge: Edge) -> None:
+    """Each of them did, with everybody's models, before the gateway looked at bodies."""
+    caller = edge.caller()
+    claims = json.dumps(request(1.0)).replace(f"[1, {COLUMNS}]", f"[1000000000000, {COLUMNS}]")
+    hidden = claims.replace("shape", "sh\\u0061pe")
+    deep = '{"inputs":' + "[" * 200_000
+    for body in (claims, hidden, deep):
+        assert problem(caller.infer(MODEL, body.encode())) == (422, "invalid_input")
+    packed = caller.send("POST", f"/v2/models/{MODEL}/infer", b"\x1f\x8b", Content_Encoding="gzip")
+    assert problem(packed) == (415, "encoding_not_taken")
+    brackets = {**request(1.0), "parameters": {"note": '\\"' + "[" * 100}}
+    assert caller.infer(MODEL, brackets).status == 200
+
+
+def test_a_body_beyond_the_gateways_limit_is_refused(edge: Edge) -> None:
+    caller = edge.caller()
+    most = 64 * 1024**2
+    assert problem(caller.infer(MODEL, b" " * (most + 65536))) == (413, "body_too_large")
+    row = json.dumps(request(1.0)).encode()
+    assert edge.caller().infer(MODEL, row + b" " * (8 * 1024**2)).status == 200
+
+
 def test_a_models_own_failure_stays_a_failure(edge: Edge) -> None:
     words = '{"error":"onnx runtime error: Unable to parse \'data\'"}'
     upstream = Upstream("7", status=500, content=words.encode())

@@ -12,7 +12,7 @@ from pathlib import Path
 from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE
 from deployments.rules.snapshots import Cluster, Target
 
-LARGEST_ANSWERED_BODY = 64 * 1024 * 1024
+LARGEST_BODY = 64 * 1024 * 1024
 
 _VERSION_SCRIPT = Path(__file__).with_name("version.lua").read_text(encoding="utf-8")
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -78,7 +78,7 @@ def _answering_cluster(cluster: Cluster) -> JSON:
         "connect_timeout": "0.25s",
         "load_assignment": _assignment(cluster.name, [inner]),
         "circuit_breakers": _limits(),
-        "per_connection_buffer_limit_bytes": LARGEST_ANSWERED_BODY,
+        "per_connection_buffer_limit_bytes": LARGEST_BODY,
         "typed_extension_protocol_options": _options([]),
     }
 

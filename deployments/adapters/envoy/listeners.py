@@ -5,18 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deployments.adapters.envoy.clusters import LARGEST_ANSWERED_BODY, lua_filter
+from deployments.adapters.envoy.clusters import LARGEST_BODY, lua_filter
 from deployments.adapters.envoy.routes import (
     ANSWERS,
     ANSWERS_FILTER,
     JSON,
     METADATA,
+    REQUESTS_FILTER,
     TYPE,
     table_name,
 )
 from deployments.rules.snapshots import Listener
 
 _ANSWERS_SCRIPT = Path(__file__).with_name("answers.lua").read_text(encoding="utf-8")
+_REQUESTS_SCRIPT = Path(__file__).with_name("requests.lua").read_text(encoding="utf-8")
 _MANAGER = "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 
@@ -26,7 +28,7 @@ def listener_config(listener: Listener) -> JSON:
     manager = _manager_filter(
         f"environment_{listener.environment}",
         name,
-        [],
+        [lua_filter(REQUESTS_FILTER, _REQUESTS_SCRIPT)],
         always_set_request_id_in_response=True,
         request_id_extension={
             "typed_config": {
@@ -53,6 +55,8 @@ def listener_config(listener: Listener) -> JSON:
     return {
         "name": name,
         "address": {"socket_address": {"address": listener.address, "port_value": listener.port}},
+        # A body is looked at as a whole before any model gets it; a larger one is refused.
+        "per_connection_buffer_limit_bytes": LARGEST_BODY,
         "filter_chains": [{"filters": [manager]}],
     }
 
@@ -63,7 +67,7 @@ def answers_listener_config() -> JSON:
     return {
         "name": ANSWERS,
         "internal_listener": {},
-        "per_connection_buffer_limit_bytes": LARGEST_ANSWERED_BODY,
+        "per_connection_buffer_limit_bytes": LARGEST_BODY,
         "filter_chains": [{"filters": [_manager_filter("answers", ANSWERS, [answers])]}],
     }
 
@@ -118,7 +122,26 @@ def _local_replies() -> JSON:
         "No instance of the model could answer.",
         "Try again shortly.",
     )
-    return {"mappers": [late, full, down]}
+    return {"mappers": [late, full, down, _too_large()]}
+
+
+def _too_large() -> JSON:
+    most = LARGEST_BODY // 1024**2
+    body = {
+        "type": "about:blank",
+        "title": "Body too large",
+        "status": 413,
+        "detail": f"A request has at most {most} MiB.",
+        "code": "body_too_large",
+        "hint": "Send fewer rows at once.",
+        "error": f"A request has at most {most} MiB.",
+        "request_id": "%REQ(X-REQUEST-ID)%",
+    }
+    size = {"op": "EQ", "value": {"default_value": 413, "runtime_key": "covenant.none"}}
+    return {
+        "filter": {"status_code_filter": {"comparison": size}},
+        "body_format_override": {"content_type": "application/problem+json", "json_format": body},
+    }
 
 
 def _reply(flags: list[str], status: int, code: str, title: str, detail: str, hint: str) -> JSON:

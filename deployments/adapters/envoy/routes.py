@@ -20,6 +20,7 @@ ANSWERS = "covenant_answers"
 ANSWER_HEADER = "x-covenant-answer"
 METADATA = "covenant"
 ANSWERS_FILTER = "covenant.answers"
+REQUESTS_FILTER = "covenant.requests"
 OURS_ALONE = ["x-model-version", "x-covenant-fallback"]
 """Headers that callers may not bring: what they say is said by the gateway. (`ANSWER_HEADER` is not
 among them, since a virtual host's removals come after its routes' additions; it is overwritten on
@@ -200,6 +201,13 @@ def _retries() -> JSON:
 def _answered(endpoint: EndpointRoutes) -> JSON:
     return {
         "route": {"cluster": endpoint.answer, "timeout": "5s"},
+        # No model gets it, so it may look as it likes.
+        "typed_per_filter_config": {
+            REQUESTS_FILTER: {
+                "@type": f"{TYPE}.extensions.filters.http.lua.v3.LuaPerRoute",
+                "disabled": True,
+            }
+        },
         "request_headers_to_add": [
             {
                 "header": {"key": ANSWER_HEADER, "value": endpoint.answer},
