@@ -71,6 +71,13 @@ class Conflict(CovenantError):
     default_code = "conflict"
 
 
+class TooLarge(CovenantError):
+    """There are more bytes than are taken here."""
+
+    status = 413
+    default_code = "body_too_large"
+
+
 class Stale(CovenantError):
     """Somebody changed the thing since the caller read it (a failed precondition)."""
 

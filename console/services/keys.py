@@ -27,12 +27,13 @@ def enrol_key(
 ) -> SigningKey:
     """Enrol the public half of a key that the actor will sign with.
 
-    A session gives the password again; a token was given the scope `sign` and needs none.
+    A session gives the password again; a token was given the scope `sign` and needs none, but a
+    password that is sent has to be right.
     `public_key` is PEM, base64 of DER, or a JWK. Raises Invalid (`wrong_password`,
     `unsupported_key`, `invalid_key`, `private_key_sent`) and Conflict (`key_exists`).
     """
     require(actor, "key.manage_own")
-    if actor.scopes is None and not actor.is_system:
+    if password or (actor.scopes is None and not actor.is_system):
         check_own_password(password=password or "", actor=actor)
     if not name.strip() or origin not in KeyOrigin.values:
         raise Invalid(

@@ -5,18 +5,19 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from django.db import InterfaceError, OperationalError
+from django.core.exceptions import RequestDataTooBig
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.translation import gettext
 
 from console.api.problems import problem_of, problem_page, retry_after, wants_problem
-from console.errors import CovenantError, NotAllowed, Unavailable
+from console.errors import CovenantError, Invalid, NotAllowed, TooLarge, Unavailable
 
 
 def explained(exception: BaseException | None) -> CovenantError | None:
-    """The explanation of an error that has one: our own, or a database that is away."""
+    """The explanation of an error that has one: our own, the framework's or the database's."""
     if isinstance(exception, CovenantError):
         return exception
     if isinstance(exception, (OperationalError, InterfaceError)):
@@ -24,6 +25,18 @@ def explained(exception: BaseException | None) -> CovenantError | None:
             "The database is not reachable at the moment.",
             code="database_unavailable",
             hint="Nothing was lost, and traffic to models goes on. Try again in a few seconds.",
+        )
+    if isinstance(exception, RequestDataTooBig):
+        return TooLarge(
+            "The body is larger than what is taken in one request.",
+            hint="Files go through /api/v1/uploads/.",
+        )
+    if isinstance(exception, DataError):
+        # A NUL in a text, a number beyond what a column holds: never right a second time.
+        return Invalid(
+            "A value in the request cannot be stored or looked for.",
+            code="impossible_value",
+            hint="Look for control characters and for very large numbers.",
         )
     return None
 

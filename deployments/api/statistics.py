@@ -90,7 +90,7 @@ def _moment(request: Request, name: str) -> datetime | None:
         moment = parse_datetime(text.replace(" ", "+"))
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None:
+    if moment is None or moment.tzinfo is None or not 1970 < moment.year < 9999:
         raise Invalid(
             f"{name} is no time: {text[:40]!r}.",
             code="invalid_time",
@@ -102,7 +102,7 @@ def _moment(request: Request, name: str) -> datetime | None:
 
 def _step(request: Request) -> int:
     text = request.query_params.get("step", "")
-    if text and not (text.isascii() and text.isdecimal() and 0 < int(text) <= 86400):
+    if text and not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= 86400):
         raise Invalid(
             f"step is no number of seconds: {text[:40]!r}.",
             code="invalid_step",

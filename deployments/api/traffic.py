@@ -198,7 +198,7 @@ def _revision(request: Request) -> int | None:
     given = request.headers.get("If-Match", "*").strip().removeprefix("W/").strip('"')
     if given == "*":
         return None
-    if not given.isascii() or not given.isdecimal():
+    if not given.isascii() or not given.isdecimal() or len(given) > 18:
         raise Invalid(
             f"If-Match names no revision: {given[:40]!r}.",
             code="invalid_precondition",

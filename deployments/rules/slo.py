@@ -134,8 +134,10 @@ def parse_month(text: str, now: datetime) -> date:
     if not text:
         return now.astimezone(UTC).date().replace(day=1)
     try:
-        return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
-    except ValueError as error:
+        first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
+        month_bounds(first)
+        return first
+    except (ValueError, OverflowError) as error:
         raise Invalid(
             f"{text!r} is no month.",
             code="invalid_month",

@@ -37,7 +37,8 @@ def parse_weights(raw: Mapping[str, object] | Mapping[int, object]) -> dict[int,
     weights: dict[int, int] = {}
     for key, value in raw.items():
         pointer = f"/weights/{key}"
-        version = int(key) if str(key).isascii() and str(key).isdecimal() else 0
+        digits = str(key).isascii() and str(key).isdecimal() and len(str(key)) < 10
+        version = int(key) if digits else 0
         if version < 1:
             faults.append(FieldError(pointer, "A version is a whole number from 1."))
         elif version in weights:

@@ -29,7 +29,7 @@ def deployment_list(
         found = found.filter(release__version__model__name=model)
     if environment:
         found = found.filter(release__environment__name=environment)
-    if version.isascii() and version.isdecimal():
+    if version.isascii() and version.isdecimal() and len(version) < 10:
         found = found.filter(release__version__number=int(version))
     return found
 

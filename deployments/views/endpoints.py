@@ -110,7 +110,7 @@ def rollback(request: HttpRequest, environment: str, model: str) -> HttpResponse
             environment=environment,
             model=model,
             reason=request.POST.get("reason", "").strip(),
-            to=int(to) if to.isdigit() else None,
+            to=int(to) if to.isdecimal() and len(to) < 10 else None,
             actor=actor_of(request),
         )
     except CovenantError as error:

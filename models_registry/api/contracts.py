@@ -122,7 +122,7 @@ class ContractDiffView(APIView):
     )
     def get(self, request: Request, name: str, revision: int) -> Response:
         asked = request.query_params.get("against", "")
-        if asked and not asked.isdigit():
+        if asked and not (asked.isdecimal() and len(asked) < 10):
             raise Invalid(
                 f"against={asked[:20]} is not a revision.",
                 code="bad_revision",

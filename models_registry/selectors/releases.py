@@ -44,7 +44,7 @@ def release_list(
         releases = releases.filter(environment__name=environment)
     if state:
         releases = releases.filter(state=state)
-    if version.isascii() and version.isdecimal():
+    if version.isascii() and version.isdecimal() and len(version) < 10:
         releases = releases.filter(version__number=int(version))
     return releases
 

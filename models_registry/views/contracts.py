@@ -151,7 +151,7 @@ def preview(request: HttpRequest, name: str) -> HttpResponse:
 
 def _detail(request: HttpRequest, name: str, revision: int) -> dict[str, Any]:
     asked = request.GET.get("against", "")
-    against = int(asked) if asked.isdigit() and len(asked) < 9 else None
+    against = int(asked) if asked.isdecimal() and len(asked) < 9 else None
     actor = actor_of(request)
     page = contract_page(actor.user, name, revision, against=against)
     contract = page.contract
@@ -250,7 +250,7 @@ def _document_of(contract: ServiceContract) -> ContractDocument:
 
 def _version_to_start_from(request: HttpRequest, model: RegisteredModel) -> ModelVersion | None:
     asked = request.GET.get("version", "")
-    if asked.isdigit() and len(asked) < 9:
+    if asked.isdecimal() and len(asked) < 9:
         return find_version(model.name, int(asked))
     newest = version_list(model.name, state=VersionState.VALIDATED).order_by("-number").first()
     return find_version(model.name, newest.number) if newest else None
@@ -261,7 +261,7 @@ def _document_to_start_from(
 ) -> tuple[str, CovenantError | None]:
     """The text of the editor: an earlier revision, or a proposal for the version."""
     asked = request.GET.get("from", "")
-    if asked.isdigit() and len(asked) < 9:
+    if asked.isdecimal() and len(asked) < 9:
         earlier = find_contract(model.name, int(asked))
         return contract_proposal.to_yaml(in_reading_order(earlier.document)), None
     if version is None:

@@ -73,7 +73,7 @@ def with_faults(
     found: dict[int, dict[str, str]] = {}
     for error in errors:
         parts = error.pointer.strip("/").split("/")
-        if parts[0] != prefix or len(parts) < 2 or not parts[1].isdigit():
+        if parts[0] != prefix or len(parts) < 2 or not parts[1].isdecimal():
             continue
         name = parts[2] if len(parts) > 2 else "name"
         detail = error.detail.removeprefix(f"{error.pointer} cannot be used: ")

@@ -100,7 +100,7 @@ def diff(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """What differs from another version of the model, by default the one before."""
     page = version_page(name, number)
     asked = request.GET.get("against", "")
-    against = int(asked) if asked.isdigit() and len(asked) < 9 else page.previous
+    against = int(asked) if asked.isdecimal() and len(asked) < 9 else page.previous
     other = find_version(name, against) if against and against != number else None
     others = version_list(name).exclude(number=number).order_by("-number")
     context = {

@@ -87,13 +87,11 @@ def test_a_token_needs_the_scope_sign_and_no_password(with_passwords: People) ->
                 password=PASSWORD,
                 actor=actor(dana, scopes=scopes),
             )
-    enrol_key(
-        name="ci",
-        public_key=new_pem(),
-        origin="cli",
-        password=None,
-        actor=actor(dana, scopes={"sign"}),
-    )
+    with_token = actor(dana, scopes={"sign"})
+    with pytest.raises(Invalid) as refused:
+        enrol_key(name="ci", public_key=new_pem(), origin="cli", password="wrong", actor=with_token)
+    assert refused.value.code == "wrong_password"
+    enrol_key(name="ci", public_key=new_pem(), origin="cli", password=None, actor=with_token)
 
 
 def test_a_key_belongs_to_one_person_once_and_never_comes_back(with_passwords: People) -> None:

@@ -219,3 +219,49 @@ def test_every_error_says_what_to_do_in_one_family() -> None:
             "Do this.",
             "It did not work.",
         )
+
+
+UNREADABLE = {
+    "half a surrogate pair": (b'{"name": "\\ud800", "scopes": ["read"]}', 400, "parse_error"),
+    "half a pair in a key": (b'{"\\ud800": 1}', 400, "parse_error"),
+    "too deep": (b"[" * 100_000, 400, "parse_error"),
+    "a number too long": (b'{"days": ' + b"9" * 5000 + b"}", 400, "parse_error"),
+    "no number": (b'{"days": NaN}', 400, "parse_error"),
+    "no text": (b"\xff\xfe", 400, "parse_error"),
+    "too large": (b'{"name": "' + b"x" * (4 * 1024**2) + b'"}', 413, "body_too_large"),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("body", "status", "code"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_body_that_cannot_be_read_is_refused(
+    persons: People, body: bytes, status: int, code: str
+) -> None:
+    client = APIClient()
+    client.force_authenticate(persons.vic)
+    answer = client.post("/api/v1/tokens/", data=body, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.django_db
+def test_a_pair_of_surrogates_is_a_character(persons: People) -> None:
+    client = APIClient()
+    client.force_authenticate(persons.vic)
+    body = b'{"name": "\\ud83d\\ude80", "scopes": ["read"]}'
+    answer = client.post("/api/v1/tokens/", data=body, content_type="application/json")
+    assert (answer.status_code, answer.json()["name"]) == (201, "🚀")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "path", ["/api/v1/models/?q=%00", "/api/v1/models/%00/", "/api/v1/jobs/?state=a%00b"]
+)
+def test_what_no_column_can_hold_is_the_callers_fault(
+    client: Client, persons: People, path: str
+) -> None:
+    client.force_login(persons.vic)
+    answer = client.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (422, "impossible_value")
+    page = client.get("/models/%00/")
+    assert (page.status_code, page["Content-Type"]) == (422, "text/html; charset=utf-8")

@@ -162,7 +162,15 @@ def test_statistics_per_version_with_gaps_where_nothing_was_observed(
 
 @pytest.mark.parametrize(
     "query",
-    ["from=yesterday", "step=0", "step=x", "from=2026-02-15T00:00:00Z&to=2026-02-14T00:00:00Z"],
+    [
+        "from=yesterday",
+        "to=0001-01-01T00:00:00Z",
+        "to=9999-12-31T23:59:59-14:00",
+        "step=0",
+        "step=x",
+        pytest.param("step=" + "9" * 5000, id="step=9…"),
+        "from=2026-02-15T00:00:00Z&to=2026-02-14T00:00:00Z",
+    ],
 )
 def test_spans_that_make_no_sense_are_refused(
     endpoint: Endpoint, vic: APIClient, query: str

@@ -65,6 +65,7 @@ def test_percent_becomes_basis_points(raw: dict[str, object], expected: dict[int
         ({"v3": 100}, "invalid_weights", "/weights/v3", "whole number"),
         ({"0": 100}, "invalid_weights", "/weights/0", "whole number"),
         ({"²": 100}, "invalid_weights", "/weights/²", "whole number"),
+        ({"9" * 5000: 100}, "invalid_weights", f"/weights/{'9' * 5000}", "whole number"),
         ({"3": 50, 3: 50}, "invalid_weights", "/weights/3", "twice"),
     ],
 )

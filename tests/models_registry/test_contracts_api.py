@@ -134,7 +134,8 @@ def test_differences_in_words(dana: Caller) -> None:
     assert [change["pointer"] for change in answer["changes"]] == ["/load/qps"]
     assert answer["changes"][0]["sentence"]
     assert dana.get(f"{BASE}/2/diff/?against=2").json()["changes"] == []
-    assert dana.get(f"{BASE}/2/diff/?against=x").status_code == 422
+    for strange in ("x", "²", "9" * 5000):
+        assert dana.get(f"{BASE}/2/diff/?against={strange}").status_code == 422
     assert dana.get(f"{BASE}/2/diff/?against=9").status_code == 404
 
 
