@@ -9,9 +9,7 @@ from deployments.views import deploying, endpoints, nodes, panels, sla, states
 urlpatterns = [
     path("endpoints/", endpoints.index, name="endpoint-list"),
     path("endpoints/<slug:environment>/<str:model>/", endpoints.detail, name="endpoint-detail"),
-    path(
-        "endpoints/<slug:environment>/<str:model>/now/", endpoints.now_panel, name="endpoint-now"
-    ),
+    path("endpoints/<slug:environment>/<str:model>/now/", endpoints.now_panel, name="endpoint-now"),
     path(
         "endpoints/<slug:environment>/<str:model>/rollback/",
         endpoints.rollback,
