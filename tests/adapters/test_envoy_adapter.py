@@ -382,6 +382,9 @@ BAD_BODIES = {
         {"inputs": [{"name": "features", "datatype": "FP32", "shape": [1, 4], "data": [1, 2]}]}
     ).encode(),
     "an id that is no text": b'{"id": 5, "inputs": []}',
+    "less than no classes": json.dumps(
+        {**request(1.0), "outputs": [{"name": "scaled", "parameters": {"classification": -1}}]}
+    ).encode(),
 }  # fmt: skip
 
 
@@ -393,11 +396,11 @@ def test_a_callers_malformed_request_is_the_callers_fault(edge: Edge) -> None:
             reply = caller.infer(MODEL, body)
             assert problem(reply) == (422, "invalid_input")
             assert reply.version == "1"
-            assert "parse" in reply.json["detail"]
+            assert "Unable to" in reply.json["detail"] or "parse" in reply.json["detail"]
             assert reply.json["error"] == reply.json["detail"]
     assert [caller.infer(MODEL, request(1.0)).status for _ in range(10)] == [200] * 10
     counters = read_statistics(edge.envoy.admin).clusters[f"production/{MODEL}/1"].counters
-    assert (counters["client_4xx"], counters.get("server_5xx", 0)) == (25, 0)
+    assert (counters["client_4xx"], counters.get("server_5xx", 0)) == (30, 0)
 
 
 def test_no_request_can_end_the_process_of_a_triton(edge: Edge) -> None:

@@ -2,7 +2,9 @@
 -- tells a caller's fault from a model's. $PATH and $VERSION are filled in from checked names.
 
 -- Triton answers 500 to a body that it cannot read, as if the model were at fault.
-local CALLERS_FAULTS = { "failed to parse the request JSON", "Unable to parse '" }
+local CALLERS_FAULTS = {
+  "failed to parse the request JSON", "Unable to parse '", "Unable to set 'classification'",
+}
 
 local function is_callers_fault(words)
   for _, start in ipairs(CALLERS_FAULTS) do
