@@ -38,6 +38,16 @@ CHROMIUM_FLAGS = [
 ]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Let no parallel worker inherit the name of the settings.
+
+    pytest-django would read them there before the worker's own Valkey is up, and all workers
+    would share one.
+    """
+    os.environ.pop("DJANGO_SETTINGS_MODULE", None)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """No test reaches beyond this machine."""

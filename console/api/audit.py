@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import ClassVar
 
 from django.utils.dateparse import parse_date, parse_datetime
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -33,7 +32,7 @@ from console.services.audit import verify_chain
 )
 class AuditListView(ListAPIView[AuditEntry]):
     serializer_class = AuditEntrySerializer
-    pagination_ordering: ClassVar[str] = "-sequence"
+    pagination_ordering: tuple[str, ...] = ("-sequence",)
     queryset = AuditEntry.objects.none()
 
     def list(self, request: Request, *args: object, **kwargs: object) -> Response:
@@ -46,6 +45,7 @@ class AuditListView(ListAPIView[AuditEntry]):
             since=_time(asked.get("from", ""), "from"),
             until=_time(asked.get("to", ""), "to"),
         )
+        self.pagination_ordering = wanted.ordering
         page = self.paginate_queryset(audit_entries(wanted))
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
 

@@ -21,6 +21,11 @@ class AuditFilter:
     until: datetime | None = None
 
     @property
+    def ordering(self) -> tuple[str, ...]:
+        """Newest first; by time where times bound the list, so that their index finds its start."""
+        return ("-at", "-sequence") if self.since or self.until else ("-sequence",)
+
+    @property
     def is_empty(self) -> bool:
         return not (self.actor or self.action or self.subject or self.since or self.until)
 
@@ -30,7 +35,7 @@ def audit_entries(wanted: AuditFilter) -> QuerySet[AuditEntry]:
 
     Subject and action match from their start, so that an index serves them at any size.
     """
-    entries = AuditEntry.objects.order_by("-sequence")
+    entries = AuditEntry.objects.order_by(*wanted.ordering)
     if wanted.actor:
         entries = entries.filter(actor_username=wanted.actor)
     if wanted.action:

@@ -23,7 +23,8 @@ from console.services.tokens import create_token
 from tests.console.conftest import OwnRedis, WebProcess, session_cookie
 from tests.factories import People, actor
 
-pytestmark = pytest.mark.django_db(transaction=True)
+# In one place, so that their processes are started once.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("events")]
 
 StartWeb = Callable[..., WebProcess]
 

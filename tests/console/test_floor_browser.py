@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from console.models import User
 
-pytestmark = pytest.mark.django_db(transaction=True)
+# In one place, so that their processes are started once.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("floor-browser")]
 
 
 def enter(page: Page, web: WebProcess, user: User) -> None:

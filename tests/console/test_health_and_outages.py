@@ -19,6 +19,9 @@ from tests import stack
 from tests.console.conftest import OwnRedis, WebProcess, ask, session_cookie
 from tests.factories import People
 
+# Its processes are started once where all of its tests run in one place.
+pytestmark = pytest.mark.xdist_group("outages")
+
 StartWeb = Callable[..., WebProcess]
 
 

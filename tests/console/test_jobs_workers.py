@@ -16,7 +16,8 @@ from console.stack import process
 from tests.console.conftest import OwnRedis, Worker, ask, launch_worker, wait_for
 from tests.factories import People, actor
 
-pytestmark = pytest.mark.django_db(transaction=True)
+# In one place, so that their processes are started once.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("job-workers")]
 
 
 def running(job: Job) -> bool:
