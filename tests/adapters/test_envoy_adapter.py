@@ -438,6 +438,24 @@ def test_a_models_own_failure_stays_a_failure(edge: Edge) -> None:
     assert [(one.status, one.body) for one in replies] == [(500, words.encode())] * 8
 
 
+def test_a_triton_that_has_not_loaded_the_model_yet_is_at_fault_itself(edge: Edge) -> None:
+    """Callers know the contract's code; a 404 would be counted against them."""
+    words = '{"error":"Request for unknown model: \'edge_model\' is not found"}'
+    upstream = Upstream("7", status=404, content=words.encode())
+    try:
+        node = NodeAddress("n", "127.0.0.1", upstream.port)
+        edge.apply(
+            weights={7: 10000}, targets={7: Target(NEXT, 5, (node,))}, unavailable_code="closed"
+        )
+        reply = edge.caller().infer(MODEL, request(1.0))
+    finally:
+        upstream.stop()
+    assert problem(reply) == (503, "closed")
+    assert reply.headers["retry-after"] == "1"
+    counters = read_statistics(edge.envoy.admin).clusters[f"production/{MODEL}/7"].counters
+    assert (counters.get("client_4xx", 0), counters["server_5xx"]) == (0, 1)
+
+
 def test_a_model_that_is_too_slow_ends_in_a_problem(edge: Edge, triton: RunningTriton) -> None:
     with TritonClient(triton.grpc, repository_key=triton.key) as client:
         # A single row waits two seconds for others to fill its batch.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
-from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE
+from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE, VERSION_FILTER
 from deployments.rules.snapshots import Cluster, Target
 
 LARGEST_BODY = 64 * 1024 * 1024
@@ -66,7 +66,7 @@ def _version_cluster(cluster: Cluster, target: Target) -> JSON:
             }
         ],
         "outlier_detection": _outliers(),
-        "typed_extension_protocol_options": _options([lua_filter("covenant.version", script)]),
+        "typed_extension_protocol_options": _options([lua_filter(VERSION_FILTER, script)]),
     }
 
 

@@ -21,6 +21,7 @@ ANSWER_HEADER = "x-covenant-answer"
 METADATA = "covenant"
 ANSWERS_FILTER = "covenant.answers"
 REQUESTS_FILTER = "covenant.requests"
+VERSION_FILTER = "covenant.version"
 OURS_ALONE = ["x-model-version", "x-covenant-fallback"]
 """Headers that callers may not bring: what they say is said by the gateway. (`ANSWER_HEADER` is not
 among them, since a virtual host's removals come after its routes' additions; it is overwritten on
@@ -240,7 +241,7 @@ def _metadata(endpoint: EndpointRoutes) -> JSON:
         "unavailable_code": endpoint.unavailable_code,
         "retry_after": str(endpoint.retry_after_s),
     }
-    return {"metadata": {"filter_metadata": {METADATA: facts}}}
+    return {"metadata": {"filter_metadata": {METADATA: facts, VERSION_FILTER: facts}}}
 
 
 def _fallback(endpoint: EndpointRoutes, answer: FallbackAnswer) -> JSON:

@@ -6,6 +6,9 @@ local CALLERS_FAULTS = {
   "failed to parse the request JSON", "Unable to parse '", "Unable to set 'classification'",
 }
 
+-- A Triton that has just started has nothing loaded yet: its fault, not that of who asked.
+local NOT_LOADED = "Request for unknown model"
+
 local function is_callers_fault(words)
   for _, start in ipairs(CALLERS_FAULTS) do
     if words:sub(1, #start) == start then return true end
@@ -21,21 +24,33 @@ function envoy_on_request(handle)
   headers:replace(":path", "$PATH" .. tail)
 end
 
+local function answer(handle, body, status, title, code, detail, hint)
+  local problem = string.format(
+    '{"type":"about:blank","title":"%s","status":%s,"detail":"%s","code":"%s","hint":"%s",'
+    .. '"error":"%s"}', title, status, detail, code, hint, detail)
+  -- Asked for anew: waiting for the body has made the earlier object void.
+  local headers = handle:headers()
+  headers:replace(":status", status)
+  headers:replace("content-type", "application/problem+json")
+  headers:replace("content-length", tostring(body:setBytes(problem)))
+end
+
 function envoy_on_response(handle)
   handle:headers():replace("x-model-version", "$VERSION")
-  if handle:headers():get(":status") ~= "500" then return end
+  local status = handle:headers():get(":status")
+  if status ~= "500" and status ~= "404" then return end
   local body = handle:body()
   if body == nil or body:length() > 8192 then return end
   -- The words are taken over as they stand in Triton's JSON, so they are escaped already.
   local words = body:getBytes(0, body:length()):match('^%s*{%s*"error"%s*:%s*"(.*)"%s*}%s*$')
-  if words == nil or not is_callers_fault(words) then return end
-  local problem = string.format(
-    '{"type":"about:blank","title":"Invalid request","status":422,"detail":"%s",'
-    .. '"code":"invalid_input","hint":"Send a v2 inference request that fits the inputs of the model.",'
-    .. '"error":"%s"}', words, words)
-  -- Asked for anew: waiting for the body has made the earlier object void.
-  local headers = handle:headers()
-  headers:replace(":status", "422")
-  headers:replace("content-type", "application/problem+json")
-  headers:replace("content-length", tostring(body:setBytes(problem)))
+  if words == nil then return end
+  if status == "500" and is_callers_fault(words) then
+    answer(handle, body, "422", "Invalid request", "invalid_input", words,
+      "Send a v2 inference request that fits the inputs of the model.")
+  elseif status == "404" and words:sub(1, #NOT_LOADED) == NOT_LOADED then
+    answer(handle, body, "503", "Model unavailable",
+      handle:metadata():get("unavailable_code") or "model_unavailable",
+      "No instance of the model could answer.", "Try again shortly.")
+    handle:headers():replace("retry-after", "1")
+  end
 end
