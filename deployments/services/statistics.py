@@ -38,12 +38,20 @@ class Booking:
 
 
 def load_reader(source: str) -> tuple[Reader, datetime | None]:
-    """A source as it was last booked, and when; a source that is new has never been read."""
+    """A source as it was last booked, and when; a source that is new has never been read.
+
+    A cursor that an earlier process left, of a series that has been silent since, says nothing
+    about this one: there the series began at zero.
+    """
     cursors = {row.name: row for row in CounterCursor.objects.filter(source=source)}
     process = cursors.pop(_PROCESS, None)
     if process is None:
         return Reader(), None
-    last = {name: Reading.from_json(row.values) for name, row in cursors.items()}
+    last = {
+        name: Reading.from_json(row.values)
+        for name, row in cursors.items()
+        if row.epoch == process.epoch
+    }
     return Reader(known=True, epoch=float(process.epoch), last=last), process.read_at
 
 

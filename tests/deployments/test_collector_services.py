@@ -72,6 +72,21 @@ def test_a_booking_and_its_cursors_are_written_together_and_add_up(endpoint: End
     assert stored.last == {"a": Reading({"ok_2xx": 3})}
 
 
+def test_a_series_that_is_silent_since_its_process_began_anew_starts_at_zero(db: None) -> None:
+    """The collector is killed in between, so only what was written is known."""
+    reader, _ = load_reader("gateway:embedded")
+    reader.read(100.0, {"a": Reading({"ok_2xx": 3}), "b": Reading({"ok_2xx": 5})})
+    first, second = timezone.now(), timezone.now() + timedelta(seconds=5)
+    names = {"a", "b"}
+    book("gateway:embedded", Booking(), reader=reader, changed=names, before=None, at=first)
+    reader.read(900.0, {"a": Reading({"ok_2xx": 1}), "b": Reading({"ok_2xx": 0})})
+    book("gateway:embedded", Booking(), reader=reader, changed={"a"}, before=first, at=second)
+
+    stored, _ = load_reader("gateway:embedded")
+    grown = stored.read(900.0, {"a": Reading({"ok_2xx": 2}), "b": Reading({"ok_2xx": 7})})
+    assert {name: one.counts["ok_2xx"] for name, one in grown.items()} == {"a": 1, "b": 7}
+
+
 def test_nobody_books_what_another_has_booked_already(endpoint: Endpoint) -> None:
     booking = Booking()
     booking.add_traffic(KEY, 1, MINUTE, traffic(3))
