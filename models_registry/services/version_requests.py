@@ -124,7 +124,22 @@ def check_content(request: VersionRequest, detected: formats.Detected, *, has_co
             '"dims": ["batch", 10]}.',
             code="inputs_missing",
         )
+    if detected.format not in NAMES_ITS_INPUTS:
+        _check_names_for_export(request)
     return detected.format
+
+
+def _check_names_for_export(request: VersionRequest) -> None:
+    """PyTorch's exporters keep names of digits alone for values that have none."""
+    for place, specs in (("inputs", request.inputs), ("outputs", request.outputs)):
+        for index, spec in enumerate(specs):
+            if spec.name.isdecimal():
+                raise _invalid(
+                    f"/{place}/{index}/name",
+                    f"The name {spec.name} is a number: no exported graph can have it.",
+                    "Give it a name with a letter, for example features.",
+                    code="invalid_tensor",
+                )
 
 
 def parse_tensors(documents: Sequence[Mapping[str, Any]], pointer: str) -> tuple[TensorSpec, ...]:

@@ -92,6 +92,12 @@ def test_the_same_request_twice_is_one_version(model, people) -> None:
         (ONNX, {"source_format": "tensorflow"}, "unsupported_format", "/source_format"),
         (torch_zip("data.pkl", "data/0"), {}, "module_source_missing", "/code_upload"),
         (torch_zip("data.pkl", "code/x.py"), {}, "inputs_missing", "/inputs"),
+        (
+            torch_zip("data.pkl", "code/x.py"),
+            {"inputs": [{**FEATURES, "name": "0"}]},
+            "invalid_tensor",
+            "/inputs/0/name",
+        ),
         (ONNX, {"opset": 99}, "opset_too_new", "/opset"),
         (ONNX, {"opset": 5}, "opset_too_old", "/opset"),
         (ONNX, {"model_class": "quantum"}, "invalid_input", "/model_class"),
