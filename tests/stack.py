@@ -52,8 +52,9 @@ class RunningEnvoy:
 def provide() -> None:
     """Start the databases and set the environment before Django reads it.
 
-    The controller of a parallel run starts Postgres for all; each worker has a Valkey of its
-    own, since published messages know no database number.
+    The controller of a parallel run starts Postgres for all. Each worker has a Valkey of its own,
+    since published messages know no database number, and a home of its own, since the files under
+    it belong to one database: collecting garbage would take those of another for unreferenced.
     """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     # Playwright's event loop lives in the test's thread, and Django would refuse the ORM there.
@@ -65,7 +66,7 @@ def provide() -> None:
         _set_up_home()
         _provide_postgres()
     else:
-        os.environ["COVENANT_PORT_BASE"] = str(free_port_base())
+        _set_up_home()
     _provide_valkey(worker or "main")
 
 

@@ -49,9 +49,7 @@ ACTIONS: dict[str, ActionRule] = {
     "endpoint.mode": ActionRule(OPERATORS, "operate", "change an endpoint's mode"),
     "node.register": ActionRule(OPERATORS, "operate", "register a node"),
     "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node"),
-    "environment.change": ActionRule(
-        frozenset({PLATFORM_ADMIN}), "admin", "change an environment"
-    ),
+    "environment.change": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "change an environment"),
     "job.manage_own": ActionRule(EVERYBODY, "write", "manage one's own jobs"),
     # One's own jobs may always be cancelled and retried; this is for those of others.
     "job.manage": ActionRule(OPERATORS, "operate", "manage other people's jobs"),

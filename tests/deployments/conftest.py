@@ -12,9 +12,11 @@ import pytest
 from django.db import transaction
 
 from console.actors import Actor
+from console.adapters.triton import TritonClient
 from console.models import Job, JobState
 from console.services.job_runs import Handler, run_job
 from console.stack import envoy
+from deployments.adapters import repository
 from deployments.models import (
     Deployment,
     Endpoint,
@@ -69,10 +71,17 @@ def live_fleet(
     triton: stack.RunningTriton,
     settings: Any,
     free_port: Callable[[], int],
-) -> Fleet:
-    """The node is the session's Triton, and its repository is that Triton's."""
+) -> Iterator[Fleet]:
+    """The node is the session's Triton, and its repository is that Triton's; left empty."""
     settings.CONFIG = replace(settings.CONFIG, triton_repository_key=triton.key)
-    return _make_fleet(free_port, triton.http, triton.grpc, str(triton.repository))
+    yield _make_fleet(free_port, triton.http, triton.grpc, str(triton.repository))
+    with TritonClient(triton.grpc, repository_key=triton.key) as client:
+        for model in {entry.name for entry in client.index()}:
+            client.unload(model)
+            for present in repository.present(triton.repository):
+                if present.triton_model == model:
+                    repository.remove_version(triton.repository, model, present.version)
+            repository.remove_model(triton.repository, model)
 
 
 @pytest.fixture

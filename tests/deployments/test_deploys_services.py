@@ -48,13 +48,6 @@ def name() -> str:
 def client(triton: stack.RunningTriton) -> Iterator[TritonClient]:
     with TritonClient(triton.grpc, repository_key=triton.key) as client:
         yield client
-        # What a test loaded must not weigh on those that follow.
-        for model in {entry.name for entry in client.index()}:
-            client.unload(model)
-            for present in repository.present(triton.repository):
-                if present.triton_model == model:
-                    repository.remove_version(triton.repository, model, present.version)
-            repository.remove_model(triton.repository, model)
 
 
 def version_of(name: str, **choices: Any) -> ModelVersion:
