@@ -24,9 +24,9 @@ RunJobs = Callable[..., list[Job]]
 
 @pytest.fixture
 def two_versions(
-    live_fleet: Fleet,  # noqa: F811
-    control: stack.RunningEnvoy,  # noqa: F811
-    run_jobs: RunJobs,  # noqa: F811
+    live_fleet: Fleet,
+    control: stack.RunningEnvoy,
+    run_jobs: RunJobs,
 ) -> Fleet:
     """Versions 1 and 2 are loaded in Triton; the first has all the traffic."""
     for bias in (0.0, 1.0):
@@ -46,7 +46,7 @@ def served(fleet: Fleet, *, calls: int = 40) -> Counter[str]:
 def test_an_sre_moves_traffic_by_the_sliders_and_rolls_back_by_the_key(
     two_versions: Fleet,
     sign_in: SignIn,
-    run_jobs: RunJobs,  # noqa: F811
+    run_jobs: RunJobs,
 ) -> None:
     tab = sign_in("sam", PAGE)
     watching = sign_in("vic", PAGE)
