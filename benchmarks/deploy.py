@@ -22,7 +22,9 @@ def main() -> None:
     for _ in range(ROUNDS):
         running = client.get("/deployments/", model=MODEL, environment=ENVIRONMENT, version=2)
         for deployment in running["results"]:
-            gone = client.request("DELETE", f"/deployments/{deployment['id']}/").json()
+            gone = client.request(
+                "DELETE", f"/deployments/{deployment['id']}/", json={"reason": "Benchmark."}
+            ).json()
             for placement in gone["placements"]:
                 client.wait_for_job(placement["job"], timeout=60)
         releases = client.get(f"/models/{MODEL}/releases/", version=2, environment=ENVIRONMENT)

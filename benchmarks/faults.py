@@ -7,6 +7,7 @@ Processes are ended by the process id that the stack itself reports; the supervi
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -160,8 +161,11 @@ def main() -> None:
     def pages_answer() -> bool:
         return bool(client.get(path)["split"])
 
+    # Each time another split: the same one again would need no acknowledgement.
+    splits = itertools.cycle(({"1": 99, "2": 1}, {"1": 100}))
+
     def split_acknowledged() -> bool:
-        return set_split(client, {"1": 100})["state"] == "applied"
+        return set_split(client, next(splits))["state"] == "applied"
 
     def node_ready() -> bool:
         return bool(client.get("/nodes/local/")["state"] == "ready") and _serves()
@@ -169,6 +173,7 @@ def main() -> None:
     kill_while_calling("valkey", pages_answer)
     kill_while_calling("postgres", pages_answer)
     kill_while_calling("gateway", split_acknowledged)
+    set_split(client, {"1": 100})
     kill_while_calling("collect", pages_answer)
     kill_while_calling("web", pages_answer)
     kill_while_calling("triton", node_ready)
