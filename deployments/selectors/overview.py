@@ -14,15 +14,7 @@ from deployments.rules.slo import Promise
 from deployments.selectors.endpoint_types import EndpointRow
 from deployments.selectors.endpoints import rows_of
 from deployments.selectors.nodes import NodeRow, nodes_in_trouble
-from models_registry.models import (
-    ContractSignature,
-    ContractState,
-    Release,
-    ReleaseApproval,
-    ReleaseState,
-    SeatHolder,
-    ServiceContract,
-)
+from models_registry.selectors.releases import contracts_to_sign, releases_to_approve
 
 FAILED_WITHIN = timedelta(days=7)
 MOST_ITEMS = 20
@@ -74,15 +66,6 @@ def overview(user: User, now: datetime) -> Overview:
 
 
 def _contracts(user: User) -> list[InboxItem]:
-    """Contracts that wait for the signature of a seat that the person holds."""
-    seat = SeatHolder.objects.filter(model=OuterRef("model"), user=user)
-    by_them = ContractSignature.objects.filter(contract=OuterRef("pk"), signer=user)
-    waiting = (
-        ServiceContract.objects.filter(state=ContractState.PROPOSED)
-        .filter(Exists(seat), ~Exists(by_them))
-        .select_related("model", "proposed_by")
-        .order_by("-proposed_at")[:MOST_ITEMS]
-    )
     return [
         InboxItem(
             kind="contract",
@@ -94,39 +77,22 @@ def _contracts(user: User) -> list[InboxItem]:
             icon="contract",
             at=contract.proposed_at,
         )
-        for contract in waiting
+        for contract in contracts_to_sign(user)[:MOST_ITEMS]
     ]
 
 
 def _releases(user: User) -> list[InboxItem]:
-    """Releases that wait for an approval in a role that the person has and nobody gave yet."""
-    given = ReleaseApproval.objects.filter(release=OuterRef("pk"), person=user)
-    waiting = (
-        Release.objects.filter(state=ReleaseState.PROPOSED, required_roles__overlap=user.roles)
-        .filter(~Exists(given))
-        .select_related("version__model", "environment", "requested_by")
-        .prefetch_related("approvals")
-        .order_by("-requested_at")[:MOST_ITEMS]
-    )
-    items = []
-    for release in waiting:
-        own = release.requested_by_id == user.pk and not release.environment.author_may_approve
-        open_roles = set(release.required_roles) - {
-            approval.role for approval in release.approvals.all() if approval.approved
-        }
-        if own or not open_roles & set(user.roles):
-            continue
-        items.append(
-            InboxItem(
-                kind="release",
-                title=f"{release.version} → {release.environment.name}",
-                detail=release.requested_by.username,
-                url=reverse("models_registry:release-detail", args=[release.pk]),
-                icon="check",
-                at=release.requested_at,
-            )
+    return [
+        InboxItem(
+            kind="release",
+            title=f"{release.version} → {release.environment.name}",
+            detail=release.requested_by.username,
+            url=reverse("models_registry:release-detail", args=[release.pk]),
+            icon="check",
+            at=release.requested_at,
         )
-    return items
+        for release in releases_to_approve(user)[:MOST_ITEMS]
+    ]
 
 
 def _failed_jobs(user: User, now: datetime) -> list[InboxItem]:

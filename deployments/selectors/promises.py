@@ -11,7 +11,7 @@ from django.db.models import QuerySet, Sum
 
 from deployments.models import Endpoint, MinuteRollup
 from deployments.rules.histograms import Histogram
-from deployments.rules.rollups import Traffic, add_counts, merge_any
+from deployments.rules.rollups import Traffic, merge_any
 from deployments.rules.slo import Attainment, Objective, attain, window_start
 from models_registry.rules.contract_document import ContractDocument, window_days
 
@@ -99,14 +99,6 @@ def attainments(
             attained = attain(objective, counted.get(endpoint.pk, Traffic()))
             found.setdefault(endpoint.pk, []).append((objective, attained))
     return found
-
-
-def statuses_between(endpoint: Endpoint, start: datetime, end: datetime) -> dict[str, int]:
-    """Counts by status class in a stretch of time."""
-    total: dict[str, int] = {}
-    for statuses in rows_between(endpoint, start, end).values_list("statuses", flat=True):
-        total = add_counts(total, statuses)
-    return total
 
 
 def _latencies(

@@ -39,19 +39,6 @@ class ChangeModelSerializer(serializers.Serializer[Any]):
     )
 
 
-class TensorSerializer(serializers.Serializer[Any]):
-    """For the description only: the service reads tensors leniently and checks them itself."""
-
-    name = serializers.CharField()
-    dtype = serializers.CharField(help_text="FP32, float32, INT64 …")
-    dims = serializers.ListField(
-        required=False, help_text="Names of free axes and sizes of fixed ones: [batch, 10]."
-    )
-    shape = serializers.ListField(required=False, help_text="Sizes, -1 where free.")
-    min = serializers.FloatField(required=False)
-    max = serializers.FloatField(required=False)
-
-
 class CreateVersionSerializer(serializers.Serializer[Any]):
     upload = serializers.UUIDField()
     source_format = serializers.CharField(required=False, allow_blank=True, default="")

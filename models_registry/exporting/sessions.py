@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +110,4 @@ def _load_failure(text: str) -> tuple[str, str]:
     return (
         f"ONNX Runtime does not load the file: {short}",
         "Run onnx.checker.check_model(path, full_check=True) on it and mend what that names.",
-    )
-
-
-def same_shapes(first: Sequence[Array], second: Sequence[Array]) -> bool:
-    """Whether two sets of outputs agree in number and shapes."""
-    return len(first) == len(second) and all(
-        one.shape == other.shape for one, other in zip(first, second, strict=True)
     )

@@ -21,6 +21,8 @@ from models_registry.models import (
 )
 from models_registry.rules.releases import Policy, Standing, standing
 
+MOST_OPEN = 200
+
 
 @dataclass(frozen=True, slots=True)
 class ReleasePage:
@@ -132,7 +134,7 @@ def contracts_to_sign(user: User) -> QuerySet[ServiceContract]:
 
 
 def releases_to_approve(user: User) -> list[Release]:
-    """Open releases that this person may decide on, oldest first, in 3 queries."""
+    """Open releases that this person may decide on, among the oldest, in 3 queries."""
     seats: dict[int, set[str]] = {}
     for model_id, seat in SeatHolder.objects.filter(user=user).values_list("model_id", "seat"):
         seats.setdefault(model_id, set()).add(seat)
@@ -140,7 +142,7 @@ def releases_to_approve(user: User) -> list[Release]:
         _fetched(Release.objects.filter(state=ReleaseState.PROPOSED))
         .filter(~Q(requested_by=user) | Q(environment__author_may_approve=True))
         .exclude(approvals__person=user)
-        .order_by("requested_at")
+        .order_by("requested_at")[:MOST_OPEN]
     )
     held = set(user.roles)
     return [
