@@ -44,6 +44,8 @@ KINDS: dict[str, JobKind] = {
             3,
             "models_registry.services.validations.validation_ended",
         ),
+        JobKind("load_test", "deployments.tasks.load_test", "export", 1),
+        JobKind("build_plan", "deployments.tasks.build_plan", "", 2),
         JobKind(
             "deploy",
             "deployments.tasks.deploy",

@@ -33,6 +33,13 @@ ACTIONS: dict[str, ActionRule] = {
     "upload.create": ActionRule(MAKERS, "write", "upload a file"),
     "version.create": ActionRule(MAKERS, "write", "create a version"),
     "version.archive": ActionRule(MAKERS, "write", "archive a version"),
+    "version.try": ActionRule(PEOPLE_OF_A_MODEL, "write", "send a sample to a version"),
+    "plan.build": ActionRule(OPERATORS, "operate", "build a TensorRT plan"),
+    "load_test.run": ActionRule(
+        frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "run a load test"
+    ),
+    # Beside load_test.run: load on what serves customers.
+    "allow_load_test": ActionRule(OPERATORS, "operate", "load-test a production environment"),
     "contract.propose": ActionRule(PEOPLE_OF_A_MODEL, "write", "propose a contract"),
     "contract.withdraw": ActionRule(PEOPLE_OF_A_MODEL, "write", "withdraw a contract"),
     # The seat is checked as well: holding a role is not yet holding a seat.

@@ -5,6 +5,7 @@ from deployments.models.deployments import (
     ServingGeneration,
 )
 from deployments.models.fleet import Gateway, GatewayListener, Node, NodeState
+from deployments.models.plans import TensorRtPlan
 from deployments.models.statistics import CounterCursor, MinuteRollup
 from deployments.models.traffic import (
     Endpoint,
@@ -31,5 +32,6 @@ __all__ = [
     "SplitAck",
     "SplitCause",
     "SplitState",
+    "TensorRtPlan",
     "TrafficSplit",
 ]

@@ -7,17 +7,27 @@ from models_registry.models.catalog import (
     SeatHolder,
 )
 from models_registry.models.contracts import ContractSignature, ContractState, ServiceContract
+from models_registry.models.load_tests import LoadPattern, LoadTest
 from models_registry.models.releases import Environment, Release, ReleaseApproval, ReleaseState
-from models_registry.models.versions import ModelClass, ModelVersion, VersionState
+from models_registry.models.versions import (
+    ModelClass,
+    ModelVersion,
+    Optimisation,
+    VersionFile,
+    VersionState,
+)
 
 __all__ = [
     "Artifact",
     "ContractSignature",
     "ContractState",
     "Environment",
+    "LoadPattern",
+    "LoadTest",
     "ModelAlias",
     "ModelClass",
     "ModelVersion",
+    "Optimisation",
     "RegisteredModel",
     "Release",
     "ReleaseApproval",
@@ -28,5 +38,6 @@ __all__ = [
     "ServiceContract",
     "Upload",
     "UploadState",
+    "VersionFile",
     "VersionState",
 ]

@@ -18,8 +18,10 @@ class Environment(models.Model):
     """Where releases go, with its policy as data.
 
     `approver_roles`: one approval by a holder of each role is needed; the person who asked for the
-    release may not give it unless `author_may_approve`. The gateway's side of an environment
-    (listeners, nodes) hangs on this row from above, in deployments.
+    release may not give it unless `author_may_approve`. With `requires_load_test` a release needs a
+    load test of the version that kept `load_test_p95_ms` and `load_test_success` (per cent) in
+    another environment. A `production` environment is load-tested by special permission only. The
+    gateway's side of an environment (listeners, nodes) hangs on this row from above: deployments.
     """
 
     name = models.SlugField(max_length=40, unique=True)
@@ -29,6 +31,10 @@ class Environment(models.Model):
         models.CharField(max_length=32, choices=Role.choices), default=list, blank=True
     )
     author_may_approve = models.BooleanField(default=False)
+    production = models.BooleanField(default=False)
+    requires_load_test = models.BooleanField(default=False)
+    load_test_p95_ms = models.FloatField(default=50.0)
+    load_test_success = models.FloatField(default=100.0)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -29,13 +29,25 @@ class ModelClass(models.TextChoices):
     MULTIMODAL = "multimodal", _("Multimodal")
 
 
+class Optimisation(models.TextChoices):
+    """How a version was derived from another one's ONNX file."""
+
+    SIMPLIFY = "simplify", _("Simplified graph")
+    GRAPH = "graph", _("ONNX Runtime graph optimisation")
+    FP16 = "fp16", _("Half precision (FP16)")
+    INT8 = "int8", _("Dynamic INT8 quantisation")
+
+
 class ModelVersion(models.Model):
     """Version `number` of a model; immutable once validated.
 
     `inputs` and `outputs` are the declared signature: lists of {name, dtype, shape, dims}.
     `facts` is what the export found out about the graph; `tuning` what a person set by hand;
     `config_origins` says where each value of config.pbtxt came from. `report` is the validation
-    report as data (its bytes are the artifact `report_artifact`).
+    report as data (its bytes are the artifact `report_artifact`). `target` is the Triton release
+    that the ONNX file has to load on. `onnx_data` holds the weights of a model above 2 GB beside
+    `onnx`; `replay` the worst inputs that validation met. A version with an `optimisation` was
+    made from the ONNX file of `derived_from` and is measured against the source of that one.
     """
 
     model = models.ForeignKey(RegisteredModel, on_delete=models.PROTECT, related_name="versions")
@@ -49,6 +61,11 @@ class ModelVersion(models.Model):
         max_length=16, choices=ModelClass.choices, default=ModelClass.TABULAR
     )
     opset = models.PositiveSmallIntegerField(default=17)
+    target = models.CharField(max_length=8, default="24.10")
+    derived_from = models.ForeignKey(
+        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    optimisation = models.CharField(max_length=12, choices=Optimisation.choices, blank=True)
     inputs = models.JSONField(default=list)
     outputs = models.JSONField(default=list)
     module_entry = models.CharField(max_length=200, blank=True)
@@ -64,6 +81,12 @@ class ModelVersion(models.Model):
         Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
     onnx = models.ForeignKey(
+        Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    onnx_data = models.ForeignKey(
+        Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    replay = models.ForeignKey(
         Artifact, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
     config = models.ForeignKey(
@@ -100,6 +123,11 @@ class ModelVersion(models.Model):
                 ),
                 name="validated_version_is_complete",
             ),
+            models.CheckConstraint(
+                condition=models.Q(optimisation="", derived_from__isnull=True)
+                | (~models.Q(optimisation="") & models.Q(derived_from__isnull=False)),
+                name="an_optimised_version_has_an_origin",
+            ),
         ]
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["model", "-number"], name="version_recent")
@@ -107,3 +135,20 @@ class ModelVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model.name} v{self.number}"
+
+
+class VersionFile(models.Model):
+    """A further file of a version's source, by the name that the main file calls it."""
+
+    version = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="files")
+    name = models.CharField(max_length=255)
+    artifact = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["version", "name"], name="file_name_once_per_version")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
