@@ -116,8 +116,13 @@ class Client:
             return response
         raise _refusal(response)
 
-    def upload(self, path: Path, *, sha256: str = "", on_progress: Any = None) -> dict[str, Any]:
-        """Upload a file by tus 1.0.0, going on after a broken connection; gives the upload."""
+    def upload(
+        self, path: Path, *, filename: str = "", sha256: str = "", on_progress: Any = None
+    ) -> dict[str, Any]:
+        """Upload a file by tus 1.0.0, going on after a broken connection; gives the upload.
+
+        `filename` is what the file is called there, its own name by default.
+        """
         size = path.stat().st_size
         created = self.request(
             "POST",
@@ -126,7 +131,7 @@ class Client:
             headers={
                 "Tus-Resumable": "1.0.0",
                 "Upload-Length": str(size),
-                "Upload-Metadata": _metadata(path.name, sha256),
+                "Upload-Metadata": _metadata(filename or path.name, sha256),
             },
         )
         location = created.headers["Location"]
