@@ -24,6 +24,7 @@ SAMPLE = "sample"
 MODEL = "model.onnx"
 REFERENCE = "reference.npz"
 SAMPLE_REQUEST = "sample.json"
+REPLAY = "replay.json"
 
 DEFAULT_OPSET = 17
 DEFAULT_TARGET = "24.10"
@@ -34,6 +35,7 @@ class TensorSpec:
     """One input or output.
 
     `minimum`/`maximum` bound the values that are drawn (inputs) or allowed (outputs); None = open.
+    `sums_to` (outputs) is what the values along the last axis add up to, as probabilities do.
     """
 
     name: str
@@ -42,9 +44,10 @@ class TensorSpec:
     dims: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    sums_to: float | None = None
 
     def to_json(self) -> Json:
-        """The field names of the API and of the contract: min and max."""
+        """The field names of the API and of the contract: min, max, sums_to."""
         document: Json = {
             "name": self.name,
             "dtype": self.dtype,
@@ -55,6 +58,8 @@ class TensorSpec:
             document["min"] = self.minimum
         if self.maximum is not None:
             document["max"] = self.maximum
+        if self.sums_to is not None:
+            document["sums_to"] = self.sums_to
         return document
 
     @classmethod
@@ -67,6 +72,7 @@ class TensorSpec:
             dims=tuple(str(name) for name in document.get("dims", ())),
             minimum=document.get("min"),
             maximum=document.get("max"),
+            sums_to=document.get("sums_to"),
         )
 
 
@@ -194,7 +200,10 @@ class ValidateRequest:
 
     `inputs` carry the ranges to draw from; `outputs` (of the contract, may be empty) the promised
     dtype, dims and ranges. `atol`/`rtol` None: by the least precise dtype (rules.equivalence).
-    `batches` are the batch sizes to run and to time. `p95_ms` None: latency is told, not judged.
+    `batches` are the batch sizes to run: 1, 2 and the largest that the configuration would allow;
+    latency and memory are measured at the powers of two between as well. `p95_ms` None: latency is
+    told, not judged. `optimisation` is how model.onnx was derived from the source's export
+    (`rules.equivalence.OPTIMISATIONS`), "" for the export itself: it sets the tolerance.
     """
 
     source_format: str
@@ -211,6 +220,7 @@ class ValidateRequest:
     p95_ms: float | None = None
     timed_runs: int = 50
     inference_seconds: float = 30.0
+    optimisation: str = ""
 
     def to_json(self) -> Json:
         """See the class."""
@@ -246,6 +256,7 @@ _PLAIN = (
     "p95_ms",
     "timed_runs",
     "inference_seconds",
+    "optimisation",
 )
 
 
