@@ -33,13 +33,21 @@ class Trial:
     outputs: list[tuple[str, Array]]
 
 
-def first_run(run: Run, specs: Sequence[TensorSpec], sample: Feeds | None) -> Trial:
+def first_run(
+    run: Run,
+    specs: Sequence[TensorSpec],
+    sample: Feeds | None,
+    known: sampling.Ranges | None = None,
+) -> Trial:
     """Sizes at which the model runs at all: those that were given, else a short search.
 
+    `known` are values that the file itself shows to be worth drawing, by input.
     `Refused` with the model's own first complaint when nothing that was tried runs.
     """
     complaint = ""
-    for sizes, ranges in itertools.islice(_candidates(specs, sample), _MAX_TRIES):
+    worth = {name: list(values) for name, values in (known or {}).items()}
+    for sizes, tried in itertools.islice(_candidates(specs, sample), _MAX_TRIES):
+        ranges = tried | worth
         feeds = sample if sample is not None else sampling.feeds_for(specs, sizes, (0, 0), ranges)
         try:
             return Trial(sizes, ranges, feeds, run(feeds))

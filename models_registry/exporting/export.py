@@ -6,34 +6,62 @@ Answer: `protocol.ExportFacts`; leaves model.onnx. The same input gives the same
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import onnx
 
-from models_registry.exporting import axes, harness, onnx_files, protocol, samples
+from models_registry.exporting import axes, harness, onnx_files, protocol, samples, sources
 from models_registry.exporting.harness import WORK, Reporter
-from models_registry.exporting.module_source import code_of
 from models_registry.exporting.protocol import ExportFacts, ExportRequest, Json, Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
 from models_registry.exporting.sessions import Session
-from models_registry.rules import opsets
-
-_ONNX_FORMATS: Final = frozenset({"onnx", "onnx_archive"})
+from models_registry.exporting.sources import Opening, Source, Wanted
+from models_registry.rules import opsets, tensors
 
 
 def program(document: Json, reporter: Reporter) -> Json:
     """See the module."""
     request = ExportRequest.from_json(document)
     _refuse_opset(request)
-    source = harness.needed_file(protocol.SOURCE)
+    opening = Opening(
+        request.source_format,
+        harness.needed_file(protocol.SOURCE),
+        request.inputs,
+        request.module,
+        target=request.target,
+        seconds=request.inference_seconds,
+    )
     reporter.progress(0.05, "Opening the file")
-    if request.source_format in _ONNX_FORMATS:
-        return _from_onnx(request, source, reporter).to_json()
-    return _from_torch(request, source, reporter).to_json()
+    return _exported(sources.open_source(opening), request, reporter).to_json()
+
+
+def _exported(source: Source, request: ExportRequest, reporter: Reporter) -> ExportFacts:
+    reporter.progress(0.25, "Trying the model")
+    trial = axes.first_run(source.run, source.inputs, _sample(source.inputs), source.ranges)
+    own = [name for name, _ in trial.outputs]
+    names = own if source.keeps_names else _output_names(request.outputs, own, source.inputs)
+    path = WORK / protocol.MODEL
+    reporter.progress(0.4, "Exporting to ONNX")
+    exporter, warnings = source.export(
+        path, Wanted(trial.feeds, names, request.opset, request.target, reporter)
+    )
+    reporter.progress(0.7, "Running it at other sizes")
+    run: axes.Run = source.run
+    if source.keeps_names:  # it has been checked and loaded already: a large one is not held twice
+        model = onnx_files.load(path)
+    else:
+        model = onnx_files.checked(path, request.target)
+        run = _runner(Session(path, seconds=request.inference_seconds), source.inputs, model)
+    found = axes.explore(source.run, run, source.inputs, trial)
+    given = axes.freeze(source.inputs, found.frozen)
+    warnings += onnx_files.declare(model, path, given, found.outputs, always=not source.keeps_names)
+    if source.keeps_names and request.outputs and list(request.outputs) != names:
+        found.warnings.append(
+            "Outputs of an ONNX file keep their own names; the given ones were not used."
+        )
+    return _facts(path, given, found, trial, exporter, warnings)
 
 
 def _refuse_opset(request: ExportRequest) -> None:
@@ -51,56 +79,6 @@ def _refuse_opset(request: ExportRequest) -> None:
             "Use opset 17, the default.",
             "/opset",
         )
-
-
-# PyTorch
-
-
-def _from_torch(request: ExportRequest, source: Path, reporter: Reporter) -> ExportFacts:
-    if not request.inputs:
-        raise Refused(
-            "inputs_missing",
-            "The file does not say what its inputs are.",
-            "Describe each input: name, data type and shape, for example features FP32 [-1, 10].",
-            "/inputs",
-        )
-    code = code_of(request.source_format, request.module)
-    from models_registry.exporting import torch_export, torch_sources  # torch takes two seconds
-
-    if request.source_format not in torch_sources.FORMATS:
-        raise Refused(
-            "format_not_supported",
-            f"Files of the format “{request.source_format}” cannot be exported.",
-            "Upload TorchScript, a torch.export program, a state dict with its source, or ONNX.",
-        )
-    loaded = torch_sources.load(
-        request.source_format,
-        source,
-        inputs=request.inputs,
-        code=code,
-    )
-    reporter.progress(0.25, "Trying the model")
-    trial = axes.first_run(loaded.run, request.inputs, _sample(request.inputs))
-    names = _output_names(request.outputs, [name for name, _ in trial.outputs], request.inputs)
-    path = WORK / protocol.MODEL
-    reporter.progress(0.4, "Exporting to ONNX")
-    exporter, warnings = torch_export.export(
-        loaded,
-        request.inputs,
-        trial.feeds,
-        names,
-        path,
-        opset=request.opset,
-        target=request.target,
-        reporter=reporter,
-    )
-    reporter.progress(0.7, "Running it at other sizes")
-    model = onnx_files.checked(path, request.target)
-    run = _runner(Session(path, seconds=request.inference_seconds), request.inputs, model)
-    found = axes.explore(loaded.run, run, request.inputs, trial)
-    given = axes.freeze(request.inputs, found.frozen)
-    onnx_files.declare(model, path, given, found.outputs, always=True)
-    return _facts(path, given, found, trial, exporter, warnings)
 
 
 def _output_names(wanted: Sequence[str], own: list[str], inputs: Sequence[TensorSpec]) -> list[str]:
@@ -121,103 +99,6 @@ def _output_names(wanted: Sequence[str], own: list[str], inputs: Sequence[Tensor
         ]
         names = [f"{name}_{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
     return names
-
-
-# ONNX as it is
-
-
-def _from_onnx(request: ExportRequest, source: Path, reporter: Reporter) -> ExportFacts:
-    origin = source
-    if request.source_format == "onnx_archive":
-        origin = onnx_files.unpack(source, WORK / "unpacked")
-    model = onnx_files.load(origin)
-    refusal = opsets.refusal(request.target, onnx_files.opsets(model), model.ir_version)
-    if refusal is not None:
-        raise Refused(refusal.code, refusal.message, refusal.hint, refusal.pointer)
-    own = onnx_files.inputs(model)
-    specs = _described(own, request.inputs, onnx_files.without_shape(model))
-    path = WORK / protocol.MODEL
-    if request.source_format == "onnx":
-        shutil.copyfile(origin, path)
-    else:
-        onnx.save_model(model, str(path))
-        shutil.rmtree(WORK / "unpacked")
-    reporter.progress(0.3, "Checking the graph")
-    model = onnx_files.checked(path, request.target)
-    session = Session(path, seconds=request.inference_seconds)
-    run = _runner(session, specs, model)
-    reporter.progress(0.5, "Trying the model")
-    trial = axes.first_run(run, specs, _sample(specs))
-    reporter.progress(0.7, "Running it at other sizes")
-    found = axes.explore(run, run, specs, trial)
-    given = axes.freeze(specs, found.frozen)
-    changed = onnx_files.declare(model, path, given, found.outputs, always=False)
-    if request.outputs and list(request.outputs) != [spec.name for spec in found.outputs]:
-        found.warnings.append(
-            "Outputs of an ONNX file keep their own names; the given ones were not used."
-        )
-    return _facts(path, given, found, trial, "the ONNX file as it is", changed)
-
-
-def _described(
-    own: Sequence[TensorSpec], wanted: Sequence[TensorSpec], shapeless: set[str]
-) -> tuple[TensorSpec, ...]:
-    """The file's inputs with the names, sizes and ranges that the person gave for them."""
-    described = {spec.name: spec for spec in wanted}
-    if described and set(described) != {spec.name for spec in own}:
-        there = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in own)
-        raise Refused(
-            "inputs_do_not_fit",
-            f"The described inputs ({', '.join(described)}) are not those of the file: {there}."[
-                :600
-            ],
-            "Use the file's names, or leave the inputs out to take them from the file.",
-            "/inputs",
-        )
-    result = []
-    for spec in own:
-        person = described.get(spec.name)
-        if person is None:
-            if spec.name in shapeless:
-                raise Refused(
-                    "input_shape_unknown",
-                    f"The file does not say which shape the input “{spec.name}” has.",
-                    "Describe the input with its shape.",
-                    "/inputs",
-                )
-            result.append(spec)
-            continue
-        if person.dtype != spec.dtype:
-            raise Refused(
-                "dtype_does_not_fit",
-                f"The input “{spec.name}” is {spec.dtype} in the file and {person.dtype} "
-                "as described.",
-                f"Describe it as {spec.dtype}.",
-                "/inputs",
-            )
-        if spec.name not in shapeless:
-            _refuse_other_shape(spec, person)
-        result.append(person)
-    return tuple(result)
-
-
-def _refuse_other_shape(spec: TensorSpec, person: TensorSpec) -> None:
-    same = len(spec.shape) == len(person.shape) and all(
-        name or (size == other)
-        for size, name, other in zip(spec.shape, spec.dims, person.shape, strict=True)
-    )
-    if not same:
-        raise Refused(
-            "shape_does_not_fit",
-            f"The input “{spec.name}” has shape {list(spec.shape)} in the file and "
-            f"{list(person.shape)} "
-            "as described.",
-            "Use the file's shape; -1 stands for a free size.",
-            "/inputs",
-        )
-
-
-# Both
 
 
 def _sample(specs: Sequence[TensorSpec]) -> Feeds | None:
@@ -265,8 +146,8 @@ def _facts(
             "Store its weights in FP16.",
         )
     for spec in given:
-        if spec.name in trial.ranges and spec.maximum is None:
-            low, high = trial.ranges[spec.name]
+        if spec.dtype in tensors.INTEGERS and spec.name in trial.ranges and spec.maximum is None:
+            low, high = trial.ranges[spec.name][:2]
             warnings.append(
                 f"No range is given for the integer input “{spec.name}”; validation draws "
                 f"{low:.0f} to {high:.0f}."

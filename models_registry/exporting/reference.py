@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import onnx
 
-from models_registry.exporting import axes, harness, onnx_files, protocol, sampling
+from models_registry.exporting import axes, harness, protocol, sampling, sources
 from models_registry.exporting.harness import WORK, Reporter
-from models_registry.exporting.module_source import code_of
 from models_registry.exporting.protocol import (
     ExportFacts,
     Json,
@@ -26,16 +23,24 @@ from models_registry.exporting.protocol import (
     ValidateRequest,
 )
 from models_registry.exporting.sampling import Array, Group
-from models_registry.exporting.sessions import Session
+from models_registry.exporting.sources import Opening
 from models_registry.rules import tensors
 
 
 def program(document: Json, reporter: Reporter) -> Json:
     """See the module."""
     request = ValidateRequest.from_json(document)
-    source = harness.needed_file(protocol.SOURCE)
+    opening = Opening(
+        request.source_format,
+        harness.needed_file(protocol.SOURCE),
+        request.facts.inputs,
+        request.module,
+        target=request.target,
+        seconds=request.inference_seconds,
+        apart=True,
+    )
     reporter.progress(0.0, "Opening the source model")
-    run = _opened(request, source)
+    run = sources.open_source(opening).run
     kept: dict[str, Array] = {}
     for number, group in enumerate(groups(request)):
         reporter.progress(
@@ -77,40 +82,6 @@ def groups(request: ValidateRequest) -> list[Group]:
             batches=request.batches,
         )
     )
-
-
-def _opened(request: ValidateRequest, source: Path) -> axes.Run:
-    if request.source_format in {"onnx", "onnx_archive"}:
-        return _onnx(request, source)
-    code = code_of(request.source_format, request.module)
-    from models_registry.exporting import torch_sources  # torch takes two seconds
-
-    loaded = torch_sources.load(
-        request.source_format,
-        source,
-        inputs=request.facts.inputs,
-        code=code,
-    )
-    return loaded.run
-
-
-def _onnx(request: ValidateRequest, source: Path) -> axes.Run:
-    """The uploaded file in a session of its own without optimisations: nothing else runs it."""
-    path = (
-        onnx_files.unpack(source, WORK / "unpacked")
-        if request.source_format == "onnx_archive"
-        else source
-    )
-    if path != source:
-        model = onnx_files.load(path)
-        path = WORK / "merged.onnx"
-        onnx.save_model(model, str(path))
-    session = Session(path, seconds=request.inference_seconds, optimised=False)
-
-    def run(feeds: dict[str, Array]) -> list[tuple[str, Array]]:
-        return list(zip(session.outputs, session.run(feeds), strict=True))
-
-    return run
 
 
 def _answers(run: axes.Run, group: Group) -> Sequence[tuple[str, Array]]:

@@ -45,6 +45,7 @@ from models_registry.exporting import (
     reference,
     samples,
     sampling,
+    sources,
 )
 from models_registry.exporting.comparing import Column
 from models_registry.exporting.harness import WORK, Reporter
@@ -185,9 +186,7 @@ def _is_onnx(request: ValidateRequest) -> bool:
 
 
 def _compared_with(request: ValidateRequest) -> str:
-    if _is_onnx(request):
-        return "the uploaded ONNX file in ONNX Runtime with graph optimisations off"
-    return f"PyTorch {metadata.version('torch')} on the CPU in evaluation mode"
+    return sources.framework(request.source_format)
 
 
 def _compare(

@@ -1,0 +1,130 @@
+"""An uploaded ONNX file as a source: it is its own export, in a session of its own as reference."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from models_registry.exporting import onnx_files, protocol
+from models_registry.exporting.harness import WORK
+from models_registry.exporting.protocol import Refused, TensorSpec
+from models_registry.exporting.sampling import Array, Feeds
+from models_registry.exporting.sessions import Session
+from models_registry.exporting.sources import Opening, Wanted
+from models_registry.rules import opsets
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxSource:
+    """See `sources.Source`."""
+
+    inputs: tuple[TensorSpec, ...]
+    session: Session
+    ranges: dict[str, list[Any]] = field(default_factory=dict)
+    keeps_names: bool = True
+
+    def run(self, feeds: Feeds) -> list[tuple[str, Array]]:
+        """Outputs by name; inputs that the graph does not use are left out."""
+        used = {name: value for name, value in feeds.items() if name in self.session.inputs}
+        return list(zip(self.session.outputs, self.session.run(used), strict=True))
+
+    def export(self, path: Path, wanted: Wanted) -> tuple[str, list[str]]:
+        """The file lies there already: opening checks that very copy."""
+        return "the ONNX file as it is", []
+
+
+def to_export(opening: Opening) -> OnnxSource:
+    """The file copied to where an export lies, external data merged in, checked for the target."""
+    origin = _unpacked(opening)
+    model = onnx_files.load(origin)
+    refusal = opsets.refusal(opening.target, onnx_files.opsets(model), model.ir_version)
+    if refusal is not None:
+        raise Refused(refusal.code, refusal.message, refusal.hint, refusal.pointer)
+    specs = _described(onnx_files.inputs(model), opening.inputs, onnx_files.without_shape(model))
+    path = WORK / protocol.MODEL
+    if origin == opening.path:
+        shutil.copyfile(origin, path)
+    else:
+        onnx.save_model(model, str(path))
+        shutil.rmtree(WORK / "unpacked")
+    onnx_files.checked(path, opening.target)
+    return OnnxSource(specs, Session(path, seconds=opening.seconds))
+
+
+def reference(opening: Opening) -> OnnxSource:
+    """The uploaded file in a session of its own without optimisations: nothing else runs it."""
+    path = _unpacked(opening)
+    if path != opening.path:
+        model = onnx_files.load(path)
+        path = WORK / "merged.onnx"
+        onnx.save_model(model, str(path))
+    return OnnxSource(opening.inputs, Session(path, seconds=opening.seconds, optimised=False))
+
+
+def _unpacked(opening: Opening) -> Path:
+    if opening.source_format == "onnx_archive":
+        return onnx_files.unpack(opening.path, WORK / "unpacked")
+    return opening.path
+
+
+def _described(
+    own: Sequence[TensorSpec], wanted: Sequence[TensorSpec], shapeless: set[str]
+) -> tuple[TensorSpec, ...]:
+    """The file's inputs with the names, sizes and ranges that the person gave for them."""
+    described = {spec.name: spec for spec in wanted}
+    if described and set(described) != {spec.name for spec in own}:
+        there = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in own)
+        raise Refused(
+            "inputs_do_not_fit",
+            f"The described inputs ({', '.join(described)}) are not those of the file: {there}."[
+                :600
+            ],
+            "Use the file's names, or leave the inputs out to take them from the file.",
+            "/inputs",
+        )
+    result = []
+    for spec in own:
+        person = described.get(spec.name)
+        if person is None:
+            if spec.name in shapeless:
+                raise Refused(
+                    "input_shape_unknown",
+                    f"The file does not say which shape the input “{spec.name}” has.",
+                    "Describe the input with its shape.",
+                    "/inputs",
+                )
+            result.append(spec)
+            continue
+        if person.dtype != spec.dtype:
+            raise Refused(
+                "dtype_does_not_fit",
+                f"The input “{spec.name}” is {spec.dtype} in the file and {person.dtype} "
+                "as described.",
+                f"Describe it as {spec.dtype}.",
+                "/inputs",
+            )
+        if spec.name not in shapeless:
+            _refuse_other_shape(spec, person)
+        result.append(person)
+    return tuple(result)
+
+
+def _refuse_other_shape(spec: TensorSpec, person: TensorSpec) -> None:
+    same = len(spec.shape) == len(person.shape) and all(
+        name or (size == other)
+        for size, name, other in zip(spec.shape, spec.dims, person.shape, strict=True)
+    )
+    if not same:
+        raise Refused(
+            "shape_does_not_fit",
+            f"The input “{spec.name}” has shape {list(spec.shape)} in the file and "
+            f"{list(person.shape)} "
+            "as described.",
+            "Use the file's shape; -1 stands for a free size.",
+            "/inputs",
+        )
