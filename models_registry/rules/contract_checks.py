@@ -66,6 +66,20 @@ def _tensors(interface: Mapping[str, Any]) -> Iterator[FieldError]:
                 detail = "has a batch dimension, but no input has one"
                 yield FieldError(pointer_of(*at, "dims"), detail)
             yield from _range(tensor, at)
+            yield from _sum(tensor, at, side)
+
+
+def _sum(tensor: Mapping[str, Any], at: tuple[str | int, ...], side: str) -> Iterator[FieldError]:
+    if "sums_to" not in tensor:
+        return
+    if side == "inputs":
+        yield FieldError(pointer_of(*at, "sums_to"), "is promised of outputs, not of inputs")
+    elif tensor["dtype"] not in _FLOAT_LIMITS:
+        detail = f"makes no sense for {tensor['dtype']}: shares are floating point numbers"
+        yield FieldError(pointer_of(*at, "sums_to"), detail)
+    elif not tensor["dims"] or tensor["dims"] == [BATCH]:
+        detail = "needs an axis to add up along, beside the batch"
+        yield FieldError(pointer_of(*at, "sums_to"), detail)
 
 
 def _range(tensor: Mapping[str, Any], at: tuple[str | int, ...]) -> Iterator[FieldError]:

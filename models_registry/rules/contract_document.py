@@ -17,6 +17,7 @@ from models_registry.rules.contract_faults import schema, schema_faults
 from models_registry.rules.contract_types import (
     AvailabilityObjective,
     ContractDocument,
+    DerivedTolerance,
     Drift,
     ErrorMeaning,
     Fallback,
@@ -133,6 +134,7 @@ def _tensor(item: Mapping[str, Any]) -> Tensor:
         minimum=item.get("min"),
         maximum=item.get("max"),
         nan=item.get("nan", "refuse"),
+        sums_to=item.get("sums_to"),
     )
 
 
@@ -162,6 +164,10 @@ def _validation(item: Mapping[str, Any]) -> ValidationGate:
         atol=float(item.get("atol", usual.atol)),
         rtol=float(item.get("rtol", usual.rtol)),
         p95_ms=float(item.get("p95_ms", usual.p95_ms)),
+        derived={
+            kind: DerivedTolerance(float(limits["atol"]), float(limits["rtol"]))
+            for kind, limits in item.get("derived", {}).items()
+        },
     )
 
 

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from console.rules.canonical import pointer_of
 from models_registry.rules.contract_changes import Change, Effect, change
-from models_registry.rules.contract_terms import Word, gettext_noop, range_text, shape_text
+from models_registry.rules.contract_terms import (
+    Value,
+    Word,
+    gettext_noop,
+    number_text,
+    range_text,
+    shape_text,
+)
 from models_registry.rules.contract_types import ContractDocument, Interface, Tensor
 
 _INPUT = Word(gettext_noop("Input"))
@@ -16,6 +23,8 @@ _SHAPE = Word(gettext_noop("shape"))
 _SMALLEST = Word(gettext_noop("smallest value"))
 _LARGEST = Word(gettext_noop("largest value"))
 _NAN = Word(gettext_noop("NaN"))
+_SUM = Word(gettext_noop("sum along the last axis"))
+_NOT_PROMISED = Word(gettext_noop("not promised"))
 _NAN_WORDS = {"refuse": Word(gettext_noop("refused")), "allow": Word(gettext_noop("allowed"))}
 
 
@@ -65,8 +74,19 @@ def _tensor(at: str, old: Tensor, new: Tensor, *, is_input: bool) -> Iterator[Ch
         yield change(f"{at}/max", _LARGEST, old.maximum, new.maximum, effect, name=name)
     if old.nan != new.nan:
         effect = _effect(is_input=is_input, narrower=new.nan == "refuse")
-        words = _NAN_WORDS[old.nan], _NAN_WORDS[new.nan]
-        yield change(f"{at}/nan", _NAN, old.nan, new.nan, effect, name=name, shown=words)
+        nan_words = _NAN_WORDS[old.nan], _NAN_WORDS[new.nan]
+        yield change(f"{at}/nan", _NAN, old.nan, new.nan, effect, name=name, shown=nan_words)
+    if old.sums_to != new.sums_to:
+        sums = old.sums_to, new.sums_to
+        words = _sum_value(old.sums_to), _sum_value(new.sums_to)
+        effect = "weaker" if new.sums_to is None else "stronger"
+        if old.sums_to is not None and new.sums_to is not None:
+            effect = "breaking"
+        yield change(f"{at}/sums_to", _SUM, *sums, effect, name=name, shown=words)
+
+
+def _sum_value(value: float | None) -> Value:
+    return _NOT_PROMISED if value is None else number_text(value)
 
 
 def _effect(*, is_input: bool, narrower: bool) -> Effect:

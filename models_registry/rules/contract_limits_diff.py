@@ -6,13 +6,21 @@ from collections.abc import Iterator
 
 from models_registry.rules.contract_changes import (
     Change,
+    Effect,
     NumberChange,
     change,
     effect_of,
     number_change,
 )
 from models_registry.rules.contract_document import ContractDocument
-from models_registry.rules.contract_terms import Word, duration_text, gettext_noop
+from models_registry.rules.contract_terms import (
+    Value,
+    Word,
+    duration_text,
+    gettext_noop,
+    number_text,
+)
+from models_registry.rules.contract_types import ValidationGate
 
 _WORDS = {
     "samples": Word(gettext_noop("Inputs compared at validation")),
@@ -27,6 +35,7 @@ _WORDS = {
     "max_p99_ms": Word(gettext_noop("P99 that stops a rollout")),
     "min_requests": Word(gettext_noop("Requests before a rollout is judged")),
 }
+_DEFAULT = Word(gettext_noop("the default"))
 
 
 def limit_changes(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
@@ -93,8 +102,29 @@ def limit_changes(before: ContractDocument, after: ContractDocument) -> Iterator
         ),
     ):
         yield from number_change(number)
+    yield from _derived(old, new)
     if a.every_seconds != b.every_seconds:
         effect = effect_of(a.every_seconds, b.every_seconds, higher_is="stronger")
         seconds = a.every_seconds, b.every_seconds
         times = duration_text(a.every_seconds), duration_text(b.every_seconds)
         yield change("/rollout/every", _WORDS["every"], *seconds, effect, shown=times)
+
+
+def _derived(old: ValidationGate, new: ValidationGate) -> Iterator[Change]:
+    """Tolerances of optimised versions; one that is not named has covenant/v1's default."""
+    for kind in sorted({*old.derived, *new.derived}):
+        before, after = old.derived.get(kind), new.derived.get(kind)
+        for field in ("atol", "rtol"):
+            one = getattr(before, field) if before else None
+            other = getattr(after, field) if after else None
+            if one == other:
+                continue
+            effect: Effect = "neutral"
+            if one is not None and other is not None:
+                effect = effect_of(one, other, higher_is="weaker")
+            at, shown = f"/validation/derived/{kind}/{field}", (_limit(one), _limit(other))
+            yield change(at, _WORDS[field], one, other, effect, name=kind, shown=shown)
+
+
+def _limit(value: float | None) -> Value:
+    return _DEFAULT if value is None else number_text(value)

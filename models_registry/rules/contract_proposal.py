@@ -184,6 +184,8 @@ def _fresh(model: str, measured: MeasuredLatency | None) -> dict[str, Any]:
 def _tensor(spec: TensorSpec, *, is_input: bool) -> dict[str, Any]:
     tensor: dict[str, Any] = {"name": spec.name, "dtype": spec.dtype, "dims": _dims(spec)}
     tensor |= _range(spec)
+    if not is_input and spec.sums_to is not None:
+        tensor["sums_to"] = spec.sums_to
     if is_input and spec.dtype in _FLOATS:
         tensor["nan"] = "refuse"
     return tensor
@@ -213,7 +215,10 @@ def _dims(spec: TensorSpec) -> list[str | int]:
 
 
 def _fallback(outputs: list[dict[str, Any]]) -> dict[str, Any]:
-    """A neutral value for each output (0 brought into its range, false, empty text)."""
+    """A neutral value for each output (0 brought into its range, false, empty text).
+
+    Shares that have to add up are equal where their number is known.
+    """
     response: dict[str, Any] = {output["name"]: _neutral(output) for output in outputs}
     response.setdefault("reason", REASON)
     return response
@@ -224,6 +229,9 @@ def _neutral(output: dict[str, Any]) -> Any:
         return ""
     if output["dtype"] == "BOOL":
         return False
+    last = output["dims"][-1] if output["dims"] else 0
+    if "sums_to" in output and isinstance(last, int):
+        return round(output["sums_to"] / last, 6)
     return min(max(0, output.get("min", 0)), output.get("max", math.inf))
 
 

@@ -74,6 +74,7 @@ _INPUT_RANGE = gettext_noop("Callers send “%(name)s”: %(shape)s of %(dtype)s
 _INPUT_NAN = gettext_noop("NaN in “%(name)s” is let through.")
 _OUTPUT = gettext_noop("They get “%(name)s”: %(shape)s of %(dtype)s.")
 _OUTPUT_RANGE = gettext_noop("They get “%(name)s”: %(shape)s of %(dtype)s, %(range)s.")
+_OUTPUT_SUM = gettext_noop("The values of “%(name)s” along its last axis add up to %(sum)s.")
 _ERROR_RETRY = gettext_noop("%(status)s %(code)s: %(blame)s; trying again makes sense.")
 _ERROR_FINAL = gettext_noop("%(status)s %(code)s: %(blame)s; trying again does not help.")
 _BLAME: Mapping[str, Word] = {
@@ -96,6 +97,13 @@ _VALIDATION = gettext_noop(
     "A version is accepted when %(samples)s seeded inputs give the source's outputs within "
     "%(atol)s absolute and %(rtol)s relative, and 95 %% of inferences take at most %(p95)s ms."
 )
+_DERIVED = gettext_noop(
+    "A version optimised as %(kind)s is accepted within %(atol)s absolute and %(rtol)s relative."
+)
+_DERIVED_INT8 = gettext_noop(
+    "A version optimised as int8 is accepted within %(atol)s of the output's largest value and "
+    "%(rtol)s relative."
+)
 _ROLLOUT = gettext_noop(
     "A new version starts with %(start)s %% of traffic and gets %(step)s %% more every %(time)s."
 )
@@ -114,6 +122,7 @@ def terms(document: ContractDocument) -> tuple[Term, ...]:
         *(_tensor_term(t, "input", _INPUT, _INPUT_RANGE) for t in document.interface.inputs),
         *(_nan_term(t) for t in document.interface.inputs if t.nan == "allow"),
         *(_tensor_term(t, "output", _OUTPUT, _OUTPUT_RANGE) for t in document.interface.outputs),
+        *(_sum_term(t) for t in document.interface.outputs if t.sums_to is not None),
         *(_error_term(error) for error in document.errors),
         *_fallback_terms(document),
         *_operation_terms(document),
@@ -225,6 +234,11 @@ def _nan_term(tensor: Tensor) -> Term:
     return Term("input", _INPUT_NAN, {"name": tensor.name})
 
 
+def _sum_term(tensor: Tensor) -> Term:
+    values: dict[str, Value] = {"name": tensor.name, "sum": number_text(tensor.sums_to or 0)}
+    return Term("output", _OUTPUT_SUM, values)
+
+
 def _error_term(error: ErrorMeaning) -> Term:
     values: dict[str, Value] = {
         "status": str(error.status),
@@ -266,6 +280,10 @@ def _gate_terms(document: ContractDocument) -> Iterator[Term]:
             "p95": number_text(gate.p95_ms),
         },
     )
+    for kind, limits in sorted(gate.derived.items()):
+        template = _DERIVED_INT8 if kind == "int8" else _DERIVED
+        reach = {"atol": number_text(limits.atol), "rtol": number_text(limits.rtol)}
+        yield Term("validation", template, {"kind": kind, **reach})
     shares = {"start": number_text(rollout.start), "step": number_text(rollout.step)}
     yield Term("rollout", _ROLLOUT, {**shares, "time": duration_text(rollout.every_seconds)})
     yield Term(

@@ -19,6 +19,8 @@ class Tensor:
     minimum: float | None = None
     maximum: float | None = None
     nan: Literal["refuse", "allow"] = "refuse"
+    sums_to: float | None = None
+    """What the values along the last axis of an output add up to; None: nothing is promised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,24 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
+class DerivedTolerance:
+    """How far an optimised version may be from the source; `atol` of int8 is a share of the
+    output's largest value."""
+
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True, slots=True)
 class ValidationGate:
+    """`derived` holds the tolerances of optimised versions by their kind (fp16, int8 …)."""
+
     samples: int = 100
     seed: int = 0
     atol: float = 1e-5
     rtol: float = 1e-4
     p95_ms: float = 50.0
+    derived: Mapping[str, DerivedTolerance] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

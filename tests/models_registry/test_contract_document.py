@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from console.errors import Invalid
 from console.rules.canonical import digest
+from models_registry.rules.contract_diff import diff
 from models_registry.rules.contract_document import (
     AvailabilityObjective,
     ErrorMeaning,
@@ -22,6 +23,7 @@ from models_registry.rules.contract_document import (
     to_json,
     window_days,
 )
+from models_registry.rules.contract_terms import render, terms
 from tests.models_registry.contract_samples import GONE, SAMPLE, body, changed
 
 
@@ -283,3 +285,71 @@ def test_tensor_names_of_real_models_are_taken_as_they_are() -> None:
     name = "serving default/input:0"
     document = from_json(changed(("/interface/inputs/0/name", name)))
     assert document.interface.inputs[0].name == name
+
+
+SHARES = (
+    "/interface/outputs/-",
+    {"name": "shares", "dtype": "FP32", "dims": ["batch", 4], "sums_to": 1},
+)
+PLAIN = ("/fallback/response", {"message": "try later"})
+
+
+def test_shares_that_add_up_and_tolerances_of_optimised_versions_are_terms_of_their_own() -> None:
+    int8 = {"int8": {"atol": 0.1, "rtol": 0.02}}
+    document = from_json(changed(SHARES, PLAIN, ("/validation/derived", int8)))
+    assert document.interface.outputs[1].sums_to == 1
+    assert (document.validation.derived["int8"].atol, document.validation.derived["int8"].rtol) == (
+        0.1,
+        0.02,
+    )
+    words = [render(term) for term in terms(document)]
+    assert "The values of “shares” along its last axis add up to 1." in words
+    assert any("as int8 is accepted within 0.1 of the output's largest value" in w for w in words)
+    looser = {"int8": {"atol": 0.2, "rtol": 0.02}, "fp16": {"atol": 0.1, "rtol": 0.1}}
+    changes = diff(document, from_json(changed(PLAIN, ("/validation/derived", looser))))
+    assert {(c.pointer, c.effect) for c in changes} == {
+        ("/interface/outputs/1", "breaking"),
+        ("/validation/derived/fp16/atol", "neutral"),
+        ("/validation/derived/fp16/rtol", "neutral"),
+        ("/validation/derived/int8/atol", "weaker"),
+    }
+    unsummed = {**SHARES[1]}
+    del unsummed["sums_to"]
+    (weaker,) = diff(
+        from_json(changed(SHARES, PLAIN)), from_json(changed((SHARES[0], unsummed), PLAIN))
+    )
+    assert (weaker.effect, weaker.sentence) == (
+        "weaker",
+        "“shares”, sum along the last axis: 1 → not promised",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        (("/interface/inputs/0/sums_to", 1), "/interface/inputs/0/sums_to"),
+        (("/interface/outputs/0/sums_to", 0), "/interface/outputs/0/sums_to"),
+        (
+            (
+                "/interface/outputs/0",
+                {"name": "risk_score", "dtype": "INT32", "dims": ["batch", 2], "sums_to": 1},
+            ),
+            "/interface/outputs/0/sums_to",
+        ),
+        (
+            (
+                "/interface/outputs/0",
+                {"name": "risk_score", "dtype": "FP32", "dims": ["batch"], "sums_to": 1},
+            ),
+            "/interface/outputs/0/sums_to",
+        ),
+        (("/validation/derived", {"int4": {"atol": 0, "rtol": 0}}), "/validation/derived/int4"),
+        (("/validation/derived", {"fp16": {"atol": 0}}), "/validation/derived/fp16/rtol"),
+    ],
+)
+def test_a_sum_or_a_tolerance_that_makes_no_sense_is_refused(
+    change: tuple[str, object], pointer: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        from_json(changed(PLAIN, change))
+    assert pointer in [fault.pointer for fault in refusal.value.errors]

@@ -81,3 +81,23 @@ def test_a_percentile_is_one_of_the_values_with_enough_below(
 )
 def test_a_report_is_as_bad_as_its_worst_line(verdicts: list[str], expected: str) -> None:
     assert equivalence.overall(verdicts) == expected  # type: ignore[arg-type]
+
+
+def test_a_version_of_lower_precision_has_a_tolerance_of_its_own() -> None:
+    int8 = equivalence.tolerance(["FP32"], optimisation="int8")
+    assert (int8.atol, int8.rtol, int8.share) == (0.05, 0.05, 0.05)
+    assert int8.source == "default for versions optimised as int8"
+    assert int8.of(20.0).atol == 1.0
+    fp16 = equivalence.tolerance(["FP32"], optimisation="fp16")
+    assert (fp16.of(20.0).atol, fp16.rtol, fp16.share) == (0.01, 0.01, 0.01)
+    agreed = equivalence.tolerance(["FP32"], 0.2, 0.1, "int8")
+    assert (agreed.of(3.0).atol, agreed.share) == (pytest.approx(0.6), 0.1)
+    assert agreed.source == "set for versions optimised as int8"
+    assert equivalence.tolerance(["FP64"], optimisation="graph") == equivalence.tolerance(["FP64"])
+
+
+def test_a_few_other_labels_of_a_version_of_lower_precision_are_a_warning() -> None:
+    labels = OutputDifference("label", "INT64", (0.0, 1.0), 0.0, 0.5, 0.0, 3, tolerated=3, worst=0)
+    assert labels.verdict() == "warning"
+    assert labels.worst_sample == 0
+    assert OutputDifference("label", "INT64", (1.0,), 0.0, 0.5, 0.0, 4, 3).verdict() == "failed"
