@@ -6,12 +6,13 @@ special files are refused. Standard library only.
 
 from __future__ import annotations
 
+import io
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
@@ -21,6 +22,7 @@ from models_registry.exporting.protocol import Refused
 MIB: Final = 1 << 20
 MAX_MEMBERS: Final = 20_000
 MAX_DIRECTORY_BYTES: Final = 16 * MIB
+COUNTED_BYTES: Final = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,11 @@ def zip_directory_bytes(stream: IO[bytes], size: int) -> int:
 
 
 @contextmanager
-def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_zip(path: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
     """A zip whose directory is small enough to read; `Refused` when it is not a sound zip."""
     try:
-        with path.open("rb") as stream:
-            length = zip_directory_bytes(stream, path.stat().st_size)
+        with path.open("rb") if isinstance(path, Path) else nullcontext(path) as stream:
+            length = zip_directory_bytes(stream, stream.seek(0, io.SEEK_END))
         if length > MAX_DIRECTORY_BYTES:
             raise Refused(
                 "archive_too_large",
@@ -115,9 +117,16 @@ def refuse_unsafe_names(names: list[str]) -> None:
 
 
 def count_inflated(archive: zipfile.ZipFile, *, limit: int) -> int:
-    """Bytes that all members give when unpacked; stops counting once beyond `limit`."""
+    """Bytes that all members give when unpacked; stops counting once beyond `limit`.
+
+    Of a large archive what the members declare is taken: unpacking never reads beyond that, and
+    counts again. Inflating gigabytes here would hold up whoever uploads them.
+    """
+    members = archive.infolist()
+    if sum(info.compress_size for info in members) > COUNTED_BYTES:
+        return sum(info.file_size for info in members)
     total = 0
-    for info in archive.infolist():
+    for info in members:
         if info.compress_type == zipfile.ZIP_STORED:
             total += info.compress_size
             continue
@@ -175,8 +184,13 @@ def _tar_files(
         ) from error
 
 
-def extract(path: Path, into: Path, bounds: Bounds) -> list[Path]:
-    """Unpack a zip or tar into `into`; returns the files. `Refused` on anything out of bounds."""
+def extract(
+    path: Path, into: Path, bounds: Bounds, wanted: Callable[[str], bool] | None = None
+) -> list[Path]:
+    """Unpack a zip or tar into `into`; returns the files. `Refused` on anything out of bounds.
+
+    Only members whose names are `wanted` are written; the names of all are checked.
+    """
     budget = bounds.total_bytes
     written: list[Path] = []
 
@@ -187,6 +201,8 @@ def extract(path: Path, into: Path, bounds: Bounds) -> list[Path]:
                 "archive_too_large", f"The archive holds more than {bounds.members} files."
             )
         refuse_unsafe_names([name])
+        if wanted is not None and not wanted(name):
+            return
         target = into / PurePosixPath(name.replace("\\", "/"))
         if target.exists():
             raise Refused("archive_unsafe", f"The archive holds {name[:200]!r} twice.")
