@@ -7,6 +7,7 @@ before Django is there.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,28 +17,33 @@ from urllib.parse import unquote, urlsplit
 from console.env_values import ConfigError as ConfigError
 from console.env_values import kept_secret as kept_secret
 from console.env_values import parse_database_url as parse_database_url
-from console.env_values import read_bool, read_int
+from console.env_values import read_bool, read_files, read_int
 
 ROOT = Path(__file__).resolve().parent.parent
 
 VARIABLES = frozenset(
     {
         "COVENANT_ALLOWED_HOSTS",
+        "COVENANT_ALLOW_PICKLED_MODULES",
         "COVENANT_BASE_URL",
+        "COVENANT_CUSTOM_OP_LIBRARIES",
         "COVENANT_DEBUG",
         "COVENANT_GATEWAY",
         "COVENANT_HOME",
+        "COVENANT_LOAD_TEST_MAX_RATE",
         "COVENANT_PORT_BASE",
         "COVENANT_SECRET_KEY",
         "COVENANT_STORAGE",
         "COVENANT_TRITON",
         "COVENANT_TRITON_KEY",
+        "COVENANT_TRITON_RELEASE",
     }
 )
 # The command line client's own; a shell may well hold it when the server is started there.
 CLIENT_VARIABLES = frozenset({"COVENANT_TOKEN"})
 
 DEFAULT_PORT_BASE = 8700
+DEFAULT_TRITON_RELEASE = "24.10"
 HIGHEST_OFFSET = 31
 
 
@@ -107,6 +113,10 @@ class Config:
     triton_repository_key: str = field(repr=False)
     gateway: Literal["embedded", "none"]
     debug: bool
+    load_test_max_rate: int
+    triton_release: str
+    custom_op_libraries: tuple[Path, ...]
+    allow_pickled_modules: bool
 
     @property
     def embedded_triton(self) -> bool:
@@ -163,6 +173,9 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         or (kept_secret(home, "triton_repository_key") if triton == "embedded" else ""),
         gateway=_gateway(env),
         debug=read_bool(env, "COVENANT_DEBUG", False),
+        triton_release=_triton_release(env),
+        custom_op_libraries=read_files(env, "COVENANT_CUSTOM_OP_LIBRARIES"),
+        allow_pickled_modules=read_bool(env, "COVENANT_ALLOW_PICKLED_MODULES", False),
     )
 
 
@@ -271,6 +284,16 @@ def _triton(env: Mapping[str, str]) -> Literal["embedded"] | tuple[str, ...]:
                 "or host:port of each node's gRPC with commas between."
             )
     return addresses
+
+
+def _triton_release(env: Mapping[str, str]) -> str:
+    raw = env.get("COVENANT_TRITON_RELEASE") or DEFAULT_TRITON_RELEASE
+    if raw != "embedded" and not re.fullmatch(r"[0-9]{2}\.[0-9]{2}", raw):
+        raise ConfigError(
+            f"COVENANT_TRITON_RELEASE={raw!r} is not accepted: use the release of your nodes, "
+            "as in 24.10, or embedded."
+        )
+    return raw
 
 
 def _gateway(env: Mapping[str, str]) -> Literal["embedded", "none"]:

@@ -40,6 +40,19 @@ def read_int(env: Mapping[str, str], name: str, default: int, *, low: int, high:
     return value
 
 
+def read_files(env: Mapping[str, str], name: str) -> tuple[Path, ...]:
+    """Absolute paths of files that are there, with commas between; each file name once."""
+    paths = tuple(Path(part.strip()) for part in env.get(name, "").split(",") if part.strip())
+    for path in paths:
+        if not path.is_absolute() or not path.is_file():
+            raise ConfigError(
+                f"{name} is not accepted: {str(path)!r} is not the absolute path of a file."
+            )
+    if len({path.name for path in paths}) < len(paths):
+        raise ConfigError(f"{name} is not accepted: two of its files have the same name.")
+    return paths
+
+
 def kept_secret(home: Path, name: str) -> str:
     """The secret `name` under `home`/secrets (0600), made on first use; two may ask at once."""
     folder = home / "secrets"

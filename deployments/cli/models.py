@@ -105,6 +105,12 @@ def show_model(session: Session, name: str) -> None:
     type=click.Choice(["tabular", "cnn", "transformer", "multimodal"]),
 )
 @click.option("--opset", default=17, show_default=True)
+@click.option(
+    "--target",
+    default="",
+    metavar="RELEASE",
+    help="Triton release that has to load it, as in 24.10; the site's own by default.",
+)
 @click.option("--notes", default="")
 @click.option("--wait/--no-wait", default=True, help="Wait for export and validation.")
 @click.pass_obj
@@ -118,6 +124,7 @@ def push(
     arguments: str,
     model_class: str,
     opset: int,
+    target: str,
     notes: str,
     wait: bool,
 ) -> None:
@@ -127,6 +134,7 @@ def push(
         "inputs": [_parse_input(i) for i in inputs],
         "model_class": model_class,
         "opset": opset,
+        "target": target,
         "notes": notes,
         "module_entry": module,
         "module_arguments": _parse_arguments(arguments),

@@ -45,6 +45,13 @@ class CreateVersionSerializer(serializers.Serializer[Any]):
     inputs = serializers.ListField(child=serializers.DictField(), required=False, default=list)
     outputs = serializers.ListField(child=serializers.DictField(), required=False, default=list)
     opset = serializers.IntegerField(default=DEFAULT_OPSET, min_value=1, max_value=1000)
+    target = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=20,
+        help_text="Triton release that has to load the export, as in 24.10; empty: the site's.",
+    )
     model_class = serializers.ChoiceField(ModelClass.choices, default=ModelClass.TABULAR)
     code_upload = serializers.UUIDField(required=False, allow_null=True)
     sample = serializers.DictField(

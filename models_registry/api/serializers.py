@@ -118,6 +118,7 @@ class VersionSummarySerializer(serializers.ModelSerializer[ModelVersion]):
             "filename",
             "model_class",
             "opset",
+            "target",
             "notes",
             "rejection",
             "created_by",

@@ -1,7 +1,8 @@
 """Which ONNX files each Triton release can load.
 
 Release -> ONNX Runtime: the compatibility matrix in Triton's own documentation
-(triton-inference-server/server, docs/introduction/compatibility.md, "ONNX Runtime Versions").
+(triton-inference-server/server, docs/introduction/compatibility.md, "ONNX Runtime Versions"), which
+begins with 24.04; 23.12 is from that repository's build.py of the time (TRITON_VERSION_MAP).
 ONNX Runtime -> opset and IR version: measured, by loading one-node files of rising opset and IR
 version into each released CPU wheel; up to 1.20 this agrees with ONNX Runtime's published table.
 """
@@ -30,6 +31,7 @@ class Runtime:
 _RUNTIMES: Final = {
     runtime.version: runtime
     for runtime in (
+        Runtime("1.16", 19, 3, 9),
         Runtime("1.17", 20, 4, 9),
         Runtime("1.18", 21, 5, 10),
         Runtime("1.19", 21, 5, 10),
@@ -47,6 +49,7 @@ _RUNTIMES: Final = {
 TRITON: Final[dict[str, Runtime]] = {
     release: _RUNTIMES[version]
     for version, releases in {
+        "1.16": ("23.12",),
         "1.17": ("24.04",),
         "1.18": ("24.05", "24.06", "24.07", "24.08"),
         "1.19": ("24.09", "24.10", "24.11"),

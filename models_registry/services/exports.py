@@ -103,6 +103,7 @@ def _request(version: ModelVersion) -> protocol.ExportRequest:
         inputs=tuple(TensorSpec.from_json(item) for item in version.inputs),
         outputs=tuple(str(item["name"]) for item in version.outputs),
         opset=version.opset,
+        target=version.target,
         module=module_of(version),
     )
 

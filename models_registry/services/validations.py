@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from django.utils import timezone
@@ -79,10 +80,12 @@ def _request(
     version: ModelVersion, facts: ExportFacts, promise: ContractDocument | None
 ) -> protocol.ValidateRequest:
     declared = {item["name"]: TensorSpec.from_json(item) for item in version.inputs}
-    inputs = tuple(_ranged(declared.get(spec.name, spec), promise) for spec in facts.inputs)
+    inputs = tuple(
+        _ranged(_as_exported(declared.get(spec.name, spec), spec), promise) for spec in facts.inputs
+    )
     if promise is None:
         return protocol.ValidateRequest(
-            version.source_format, facts, inputs, module=module_of(version)
+            version.source_format, facts, inputs, module=module_of(version), target=version.target
         )
     gate = promise.validation
     return protocol.ValidateRequest(
@@ -91,12 +94,23 @@ def _request(
         inputs,
         outputs=tuple(_spec(tensor) for tensor in promise.interface.outputs),
         module=module_of(version),
+        target=version.target,
         samples=gate.samples,
         seed=gate.seed,
         atol=gate.atol,
         rtol=gate.rtol,
         p95_ms=gate.p95_ms,
     )
+
+
+def _as_exported(declared: TensorSpec, exported: TensorSpec) -> TensorSpec:
+    """What was described, with the sizes that the export found to be frozen: those were said."""
+    frozen = any(
+        name and size != -1 for name, size in zip(declared.dims, exported.shape, strict=False)
+    )
+    if not frozen or declared.dtype != exported.dtype:
+        return declared
+    return replace(exported, minimum=declared.minimum, maximum=declared.maximum)
 
 
 def _promise(contract: ServiceContract | None) -> ContractDocument | None:
@@ -125,6 +139,7 @@ def _spec(tensor: Tensor) -> TensorSpec:
         tuple(size if isinstance(size, str) else "" for size in tensor.dims),
         tensor.minimum,
         tensor.maximum,
+        tensor.sums_to,
     )
 
 

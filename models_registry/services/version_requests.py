@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from django.conf import settings
+
 from console.errors import FieldError, Invalid
 from models_registry.adapters import formats
-from models_registry.exporting.protocol import DEFAULT_TARGET, TensorSpec
+from models_registry.exporting.protocol import TensorSpec
 from models_registry.models import ModelClass
 from models_registry.rules import opsets, tensors, tuning
 
@@ -32,6 +34,7 @@ class VersionRequest:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     opset: int
+    target: str
     model_class: str
     module_entry: str
     module_arguments: dict[str, Any]
@@ -41,7 +44,7 @@ class VersionRequest:
     def fingerprint(self, *parts: str) -> str:
         """Hex that is the same for the same request (and `parts`), so that it has one effect."""
         body = [
-            self.source_format, self.opset, self.model_class, self.module_entry,
+            self.source_format, self.opset, self.target, self.model_class, self.module_entry,
             self.module_arguments, self.tuning, self.notes,
             [spec.to_json() for spec in (*self.inputs, *self.outputs)], list(parts),
         ]  # fmt: skip
@@ -54,20 +57,32 @@ def check_request(
     inputs: Sequence[Mapping[str, Any]],
     outputs: Sequence[Mapping[str, Any]],
     opset: int,
+    target: str,
     model_class: str,
     module_entry: str,
     module_arguments: Mapping[str, Any] | None,
     chosen: Mapping[str, Any] | None,
     notes: str,
 ) -> VersionRequest:
-    """Everything that can be told without the file. Raises Invalid with pointers."""
+    """Everything that can be told without the file. Raises Invalid with pointers.
+
+    An empty `target` is the site's own (COVENANT_TRITON_RELEASE).
+    """
     if model_class not in ModelClass.values:
         raise _invalid(
             "/model_class",
             f"There is no model class {model_class}.",
             "Use one of " + ", ".join(ModelClass.values) + ".",
         )
-    if refusal := opsets.refusal(DEFAULT_TARGET, {"": opset}, 0):
+    wanted = target.strip() or default_target()
+    if wanted not in opsets.TRITON:
+        raise _invalid(
+            "/target",
+            f"Triton release “{wanted[:40]}” is not in the table of what each release loads.",
+            f"Choose one of {', '.join(opsets.TRITON)}.",
+            code="target_unknown",
+        )
+    if refusal := opsets.refusal(wanted, {"": opset}, 0):
         raise _invalid("/opset", refusal.message, refusal.hint, code=refusal.code)
     if len(notes) > MAX_NOTES:
         raise _invalid("/notes", f"The notes are longer than {MAX_NOTES} characters.", "")
@@ -88,12 +103,18 @@ def check_request(
         inputs=checked_inputs,
         outputs=parse_tensors(outputs, "/outputs"),
         opset=opset,
+        target=wanted,
         model_class=model_class,
         module_entry=module_entry.strip()[:200],
         module_arguments=arguments,
         tuning=_tuning(chosen or {}, checked_inputs, model_class),
         notes=notes.strip(),
     )
+
+
+def default_target() -> str:
+    """The Triton release that the site's nodes run, unless a version names another."""
+    return str(settings.CONFIG.triton_release)
 
 
 def check_content(request: VersionRequest, detected: formats.Detected, *, has_code: bool) -> str:

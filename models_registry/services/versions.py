@@ -57,6 +57,7 @@ def create_version(
     inputs: Sequence[Mapping[str, Any]] = (),
     outputs: Sequence[Mapping[str, Any]] = (),
     opset: int = protocol.DEFAULT_OPSET,
+    target: str = "",
     model_class: str = "tabular",
     code_upload_id: uuid.UUID | None = None,
     sample: Mapping[str, Any] | uuid.UUID | None = None,
@@ -68,7 +69,8 @@ def create_version(
 ) -> tuple[ModelVersion, Job]:
     """The model's next version from a complete upload, and the job that exports it.
 
-    `inputs`/`outputs` are as people write them (`rules.tensors.parse`); `sample` is a v2 request,
+    `inputs`/`outputs` are as people write them (`rules.tensors.parse`); `target` is the Triton
+    release that has to load the export, the site's own where empty; `sample` is a v2 request,
     a mapping of names to nested lists, or an upload (.npz or JSON). The same request again gives
     the version that it made. Raises Invalid with pointers; a file whose content is not taken is
     refused for good.
@@ -80,6 +82,7 @@ def create_version(
         inputs=inputs,
         outputs=outputs,
         opset=opset,
+        target=target,
         model_class=model_class,
         module_entry=module_entry,
         module_arguments=module_arguments,
@@ -203,6 +206,7 @@ def _write(
         filename=files.filename,
         model_class=request.model_class,
         opset=request.opset,
+        target=request.target,
         inputs=[spec.to_json() for spec in request.inputs],
         outputs=[spec.to_json() for spec in request.outputs],
         module_entry=request.module_entry,
@@ -234,6 +238,7 @@ def _write(
             "filename": files.filename,
             "source": files.source.sha256,
             "opset": request.opset,
+            "target": request.target,
             "model_class": request.model_class,
             "job": str(job.pk),
         },

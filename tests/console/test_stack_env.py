@@ -36,6 +36,9 @@ def test_the_embedded_stack_needs_nothing_but_a_home(tmp_path: Path) -> None:
     assert config.storage == FileStorage(tmp_path / "artifacts")
     assert config.triton_repository == tmp_path / "triton" / "repository"
     assert not config.debug
+    assert config.triton_release == "24.10"
+    assert config.custom_op_libraries == ()
+    assert not config.allow_pickled_modules
 
 
 def test_secrets_are_made_once_and_only_their_owner_may_read_them(tmp_path: Path) -> None:
@@ -67,6 +70,8 @@ def test_no_secret_shows_in_a_log(tmp_path: Path) -> None:
 
 
 def test_external_services_replace_the_embedded_ones(tmp_path: Path) -> None:
+    library = tmp_path / "libtokens.so"
+    library.touch()
     config = load(
         {
             "COVENANT_HOME": str(tmp_path),
@@ -74,6 +79,9 @@ def test_external_services_replace_the_embedded_ones(tmp_path: Path) -> None:
             "COVENANT_STORAGE": "s3://models/covenant/",
             "COVENANT_TRITON": "gpu-1:8001, gpu-2:8001",
             "COVENANT_GATEWAY": "none",
+            "COVENANT_TRITON_RELEASE": "25.03",
+            "COVENANT_CUSTOM_OP_LIBRARIES": str(library),
+            "COVENANT_ALLOW_PICKLED_MODULES": "yes",
             "COVENANT_BASE_URL": "https://covenant.example.com/",
             "DATABASE_URL": "postgresql://c:p@db.example.com/covenant",
             "REDIS_URL": "rediss://cache.example.com:6380/2",
@@ -86,6 +94,9 @@ def test_external_services_replace_the_embedded_ones(tmp_path: Path) -> None:
     assert config.storage == S3Storage("models", "covenant")
     assert config.base_url == "https://covenant.example.com"
     assert "covenant.example.com" in config.allowed_hosts
+    assert config.triton_release == "25.03"
+    assert config.custom_op_libraries == (library,)
+    assert config.allow_pickled_modules
     assert not (tmp_path / "secrets").exists()
 
 
@@ -106,6 +117,9 @@ def test_a_database_url_is_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "accepted"),
     [
+        ("COVENANT_TRITON_RELEASE", "newest", "24.10"),
+        ("COVENANT_CUSTOM_OP_LIBRARIES", "libtokens.so", "absolute path"),
+        ("COVENANT_ALLOW_PICKLED_MODULES", "maybe", "true"),
         ("COVENANT_PORT_BASE", "80", "a whole number 1024 to 65504"),
         ("COVENANT_PORT_BASE", "65505", "a whole number 1024 to 65504"),
         ("COVENANT_PORT_BASE", "many", "a whole number 1024 to 65504"),

@@ -201,3 +201,19 @@ def test_a_contract_is_proposed_and_signed_by_a_key_file(
     assert signed.code == 0, signed.err
     assert signed.body["seat"] == "data_scientist"
     assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_push_says_for_which_triton_release(signed_in: Run, tmp_path: Path) -> None:
+    factories.make_model()
+    file = tmp_path / "model.onnx"
+    file.write_bytes(factories.tiny_onnx(0.5))
+
+    taken = signed_in(
+        "push", "fraud_detector", str(file), "--target", "25.03", "--no-wait", "--json"
+    )
+    refused = signed_in("push", "fraud_detector", str(file), "--target", "9.9", "--no-wait")
+
+    assert (taken.code, taken.body["target"]) == (0, "25.03")
+    assert refused.code != 0
+    assert "Triton release “9.9”" in refused.err
+    assert "24.10" in refused.err

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import onnxruntime
 import pytest
+from onnxruntime.capi import onnxruntime_pybind11_state
 
-from models_registry.rules import opsets
+from models_registry.rules import contributed_operators, opsets
 
 
 @pytest.mark.parametrize(
     ("target", "versions", "ir", "code"),
     [
+        ("23.12", {"": 19}, 9, None),
+        ("23.12", {"": 20}, 9, "opset_too_new"),
         ("24.04", {"": 17}, 8, None),
         ("24.04", {"": 20}, 9, None),
         ("24.04", {"": 21}, 9, "opset_too_new"),
@@ -42,6 +46,22 @@ def test_the_refusal_names_the_highest_opset() -> None:
 def test_an_unknown_release_is_named_with_those_that_are_known() -> None:
     with pytest.raises(ValueError, match=r"31\.01.*24\.10"):
         opsets.runtime("31.01")
+
+
+def test_operators_that_onnx_runtime_has_beside_onnx_are_told_by_release() -> None:
+    assert contributed_operators.has("1.19", "com.microsoft", "FusedMatMul")
+    assert not contributed_operators.has("1.19", "com.microsoft", "GatherBlockQuantized")
+    assert contributed_operators.has("1.20", "com.microsoft", "GatherBlockQuantized")
+    assert contributed_operators.since("GatherBlockQuantized") == "1.20"
+    assert contributed_operators.since("Secret") is None
+    assert not contributed_operators.has("1.32", "com.acme.secret", "FusedMatMul")
+    here = {
+        schema.name
+        for schema in onnxruntime_pybind11_state.get_all_operator_schema()
+        if schema.domain == contributed_operators.DOMAIN
+    }
+    release = ".".join(onnxruntime.__version__.split(".")[:2])
+    assert here == contributed_operators.known(release)
 
 
 def test_newer_releases_never_load_less() -> None:

@@ -27,12 +27,14 @@ def test_an_upload_becomes_a_version_with_a_job(dana: Caller) -> None:
         "inputs": [{"name": "features", "dtype": "FP32", "dims": ["batch", 10]}],
         "tuning": {"max_batch_size": 16},
         "sample": {"features": [[0.5] * 10]},
+        "target": "25.03",
         "notes": "first",
     }
     made = dana.post("/models/fraud_detector/versions/", body, idempotency_key="once")
     assert made.status_code == 201, made.content
     version = made.json()
     assert (version["number"], version["state"]) == (1, "uploaded")
+    assert version["target"] == "25.03"
     assert version["job"] == version["export_job"]
     assert version["files"]["source"]["sha256"] == hashlib.sha256(ONNX).hexdigest()
     assert "sample" in version["files"]
@@ -63,6 +65,7 @@ def test_refusals_name_the_field(dana: Caller) -> None:
             ["/inputs/0/shape"],
         ),
         ({"upload": dana.upload(ONNX), "opset": 99}, 422, "opset_too_new", ["/opset"]),
+        ({"upload": dana.upload(ONNX), "target": "1.0"}, 422, "target_unknown", ["/target"]),
         ({"upload": dana.upload(ONNX), "tuning": {"x": 1}}, 422, "invalid_tuning", ["/tuning/x"]),
     ]
     for body, status, code, pointers in cases:

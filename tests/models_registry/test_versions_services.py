@@ -65,6 +65,7 @@ def test_a_version_and_its_export_job_are_written_together(model, people) -> Non
     assert job.arguments == {"version": version.pk}
     assert version.export_job == job
     assert version.notes == "first try"
+    assert version.target == "24.10"  # the site's own, which is the default here
     assert AuditEntry.objects.filter(action="version.create", subject=str(version)).exists()
     second, _ = create(model, people)
     assert second.number == 2
@@ -78,7 +79,9 @@ def test_the_same_request_twice_is_one_version(model, people) -> None:
     assert again == first
     other = versions.create_version(model=model, upload_id=upload.pk, opset=15, actor=who)
     assert other[0].number == 2
-    assert Job.objects.count() == 2
+    newer = versions.create_version(model=model, upload_id=upload.pk, target="25.03", actor=who)
+    assert (newer[0].number, newer[0].target) == (3, "25.03")
+    assert Job.objects.count() == 3
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,8 @@ def test_the_same_request_twice_is_one_version(model, people) -> None:
         ),
         (ONNX, {"opset": 99}, "opset_too_new", "/opset"),
         (ONNX, {"opset": 5}, "opset_too_old", "/opset"),
+        (ONNX, {"target": "31.01"}, "target_unknown", "/target"),
+        (ONNX, {"target": "24.04", "opset": 21}, "opset_too_new", "/opset"),
         (ONNX, {"model_class": "quantum"}, "invalid_input", "/model_class"),
         (ONNX, {"inputs": [{**FEATURES, "dtype": "float3"}]}, "invalid_tensor", "/inputs/0/dtype"),
         (ONNX, {"inputs": [FEATURES, FEATURES]}, "invalid_tensor", "/inputs/1/name"),
