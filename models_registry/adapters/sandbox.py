@@ -33,26 +33,36 @@ from models_registry.exporting import protocol
 DEFAULT_LIMITS: Final = Limits()
 
 Ending = Literal["ok", "refused", "timed_out", "out_of_memory", "crashed", "cancelled"]
-Program = Literal["propose", "export", "validate"]
+Program = Literal["propose", "export", "optimise", "validate"]
 
 # What each program consists of: stages with their share of the time.
 _STAGES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
     "propose": (("propose", 1.0),),
     "export": (("export", 1.0),),
+    "optimise": (("optimise", 1.0),),
     # The source framework runs apart from the checks: a module's code cannot touch its own report.
     "validate": (("reference", 0.6), ("validate", 0.4)),
 }
 _INPUTS: Final[dict[str, frozenset[str]]] = {
     "propose": frozenset({protocol.SOURCE}),
     "export": frozenset({protocol.SOURCE, protocol.CODE, protocol.SAMPLE}),
+    "optimise": frozenset({protocol.MODEL, protocol.MODEL_DATA}),
     "reference": frozenset({protocol.SOURCE, protocol.CODE, protocol.SAMPLE}),
-    "validate": frozenset({protocol.MODEL, protocol.SAMPLE, protocol.REFERENCE}),
+    "validate": frozenset(
+        {protocol.MODEL, protocol.MODEL_DATA, protocol.SAMPLE, protocol.REFERENCE}
+    ),
 }
 _OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "propose": (),
     "export": (protocol.MODEL,),
+    "optimise": (protocol.MODEL,),
     "reference": (protocol.REFERENCE,),
     "validate": (protocol.SAMPLE_REQUEST,),
+}
+# What a stage may leave as well.
+_FURTHER_OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
+    "export": (protocol.MODEL_DATA,),
+    "optimise": (protocol.MODEL_DATA,),
 }
 
 _MAX_EVENT_BYTES: Final = 8 * 1024
@@ -106,20 +116,22 @@ def run(
     """Run `program` (see `models_registry.exporting.protocol`) and wait for its end.
 
     `workdir` is created where needed and belongs to the caller, who deletes it; outputs lie in it.
-    `files` maps names of the protocol to host files, shown read-only. Limits are for each stage.
+    `files` maps names of the protocol to host files, shown read-only; names that begin with
+    `protocol.BESIDE` are files that the source refers to. Limits are for each stage.
     `cancelled` is asked every 0.2 s. Raises `Unavailable` where no sandbox can be had or the disk
     is full, ValueError for a file name that the program does not know.
     """
     stages = _STAGES[program]
     known = frozenset().union(*(_INPUTS[stage] for stage, _ in stages))
-    if unknown := set(files) - known:
+    beside = {name for name in files if _lies_beside(name)}
+    if unknown := set(files) - known - (beside if protocol.SOURCE in known else set()):
         raise ValueError(f"{program} takes no file called {min(unknown)!r}")
     handed = dict(files)
     done = 0.0
     result = SandboxResult("ok")
     usage = Usage()
     for stage, share in stages:
-        inputs = {name: path for name, path in handed.items() if name in _INPUTS[stage]}
+        inputs = _shown(handed, stage)
         scale = _scaled(on_event, done, share)
         result = _stage(stage, request, workdir / stage, inputs, limits, scale, cancelled)
         usage = Usage(
@@ -134,6 +146,24 @@ def run(
     return SandboxResult(
         result.ending, result.answer, result.outputs, result.refusal, result.stderr_tail, usage
     )
+
+
+def _lies_beside(name: str) -> bool:
+    kept = name.removeprefix(protocol.BESIDE)
+    return name != kept and "/" not in kept and kept not in protocol.OWN_FILES | {"", ".", ".."}
+
+
+def _shown(files: Mapping[str, Path], stage: str) -> dict[str, Path]:
+    """The files that a stage sees, by their names there; what lies beside a source goes with it."""
+    taken = _INPUTS[stage]
+    shown = {name: path for name, path in files.items() if name in taken}
+    if protocol.SOURCE in taken:
+        shown |= {
+            name.removeprefix(protocol.BESIDE): path
+            for name, path in files.items()
+            if _lies_beside(name)
+        }
+    return shown
 
 
 def _scaled(
@@ -175,7 +205,10 @@ def _stage(
             f"{2 * sum(path.stat().st_size for path in files.values()) // MIB + 1} MiB.",
         ) from error
     watch = _Watch(prepared.command, work, limits, on_event, cancelled)
-    return watch.wait(stage)
+    try:
+        return watch.wait(stage)
+    finally:
+        shutil.rmtree(folder / "in", ignore_errors=True)
 
 
 def _readable(path: Path, copy: Path) -> Path:
@@ -333,7 +366,8 @@ class _Watch:
         outputs: dict[str, Path] = {}
         if ending == "ok":
             try:
-                outputs = {name: leavings.output(self.work / name) for name in _OUTPUTS[stage]}
+                left = [n for n in _FURTHER_OUTPUTS.get(stage, ()) if (self.work / n).exists()]
+                outputs = {n: leavings.output(self.work / n) for n in (*_OUTPUTS[stage], *left)}
             except OSError as error:
                 ending, answer = "crashed", {}
                 refusal = protocol.Refusal(

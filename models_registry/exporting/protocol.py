@@ -22,12 +22,21 @@ SOURCE = "source"
 CODE = "code"
 SAMPLE = "sample"
 MODEL = "model.onnx"
+MODEL_DATA = "model.onnx.data"
+"""The weights of a model that is too large for one file, beside `MODEL`."""
+BESIDE = "beside/"
+"""Before the names of files that the source refers to; the program finds them beside `SOURCE`."""
 REFERENCE = "reference.npz"
 SAMPLE_REQUEST = "sample.json"
+OWN_FILES = frozenset({SOURCE, CODE, SAMPLE, MODEL, REFERENCE, SAMPLE_REQUEST})
+"""Names that files beside a source cannot have."""
 REPLAY = "replay.json"
 
 DEFAULT_OPSET = 17
 DEFAULT_TARGET = "24.10"
+INLINE_BYTES = 1024**3
+"""An ONNX file with more than this in all has its weights beside it: a protobuf message ends at
+2 GB, and is held several times while it is checked and loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +119,8 @@ class ExportRequest:
 
     `inputs` may be empty for ONNX, which names its own. `outputs` renames the outputs in order;
     empty keeps what the model calls them. `target` is a Triton release of `rules.opsets`.
-    One inference that takes longer than `inference_seconds` is stopped and refused.
+    One inference that takes longer than `inference_seconds` is stopped and refused. Above
+    `inline_bytes` the weights are written beside the graph, as model.onnx.data.
     """
 
     source_format: str
@@ -120,6 +130,7 @@ class ExportRequest:
     target: str = DEFAULT_TARGET
     module: ModuleSource = field(default_factory=ModuleSource)
     inference_seconds: float = 30.0
+    inline_bytes: int = INLINE_BYTES
 
     def to_json(self) -> Json:
         """See the class."""
@@ -131,6 +142,7 @@ class ExportRequest:
             "target": self.target,
             "module": asdict(self.module),
             "inference_seconds": self.inference_seconds,
+            "inline_bytes": self.inline_bytes,
         }
 
     @classmethod
@@ -144,6 +156,7 @@ class ExportRequest:
             target=str(document.get("target", DEFAULT_TARGET)),
             module=ModuleSource(**document.get("module", {})),
             inference_seconds=float(document.get("inference_seconds", 30.0)),
+            inline_bytes=int(document.get("inline_bytes", INLINE_BYTES)),
         )
 
 
@@ -155,6 +168,7 @@ class ExportFacts:
     `batch_axis` is 0 when every input and output has the batch first and other sizes really ran;
     None means that Triton must not batch (max_batch_size 0). `sizes` are the sizes of each free
     axis, by name, at which the file was run; `ranges` the values drawn for integer inputs.
+    `data_sha256` and `data_size` are those of `model.onnx.data`, "" and 0 where there is none.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -171,6 +185,8 @@ class ExportFacts:
     sizes: dict[str, list[int]] = field(default_factory=dict)
     ranges: dict[str, list[float]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    data_sha256: str = ""
+    data_size: int = 0
 
     def to_json(self) -> Json:
         """See the class."""
@@ -192,6 +208,35 @@ class ExportFacts:
                 "warnings": tuple(document.get("warnings", ())),
             }
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiseRequest:
+    """Program `optimise`; file: the original's model.onnx, of which `facts` are. Answer: ExportFacts.
+
+    `optimisation` is one of `rules.optimisations`. Without `keep_io`, FP16 takes and gives FP16.
+    """
+
+    optimisation: str
+    facts: ExportFacts
+    target: str = DEFAULT_TARGET
+    keep_io: bool = True
+    inference_seconds: float = 30.0
+
+    def to_json(self) -> Json:
+        """See the class."""
+        return {
+            "optimisation": self.optimisation,
+            "facts": self.facts.to_json(),
+            "target": self.target,
+            "keep_io": self.keep_io,
+            "inference_seconds": self.inference_seconds,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`."""
+        return cls(**{**document, "facts": ExportFacts.from_json(document["facts"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,188 @@
+"""The four ways to a lighter graph. Each takes a model and gives another one; none looks at files.
+
+Runs inside the sandbox: what the tools write of their own goes to `tempfile`'s folder.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, numpy_helper
+
+from models_registry.exporting import onnx_files, onnx_weights
+from models_registry.exporting.protocol import Refused
+from models_registry.rules import optimisations
+
+_LARGEST_HALF: Final = float(np.finfo(np.float16).max)
+_FOLDED_AT_MOST: Final = 10 << 20
+_LAYER_NORM_OPSET: Final = 17
+_INTEGER_OPERATORS: Final = ("ConvInteger", "MatMulInteger", "DequantizeLinear")
+
+
+@dataclass(frozen=True, slots=True)
+class Lighter:
+    """The new model, and what a person should know of it."""
+
+    model: onnx.ModelProto
+    warnings: list[str] = field(default_factory=list)
+
+
+def simplified(model: onnx.ModelProto) -> Lighter:
+    """onnxsim: constants folded (up to 10 MiB each), what has no use removed."""
+    import onnxsim
+
+    made, sound = onnxsim.simplify(model, tensor_size_threshold=f"{_FOLDED_AT_MOST >> 10}KB")
+    if not sound:
+        raise Refused(
+            "optimisation_failed",
+            "onnxsim says of its own result that it is not the same model.",
+            "Keep the original, or try the graph optimisation.",
+        )
+    return Lighter(made)
+
+
+def fused(model: onnx.ModelProto, opset: int) -> Lighter:
+    """ONNX Runtime's offline optimisation at its level EXTENDED.
+
+    The level above it lays tensors out for the processor at hand, which another node may not have.
+    (onnxruntime.ai, "Graph Optimizations in ONNX Runtime")
+    """
+    level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    return Lighter(_by_runtime(model, level, opset))
+
+
+def halved(model: onnx.ModelProto, *, keep_io: bool) -> Lighter:
+    """Weights and arithmetic in FP16; what has no FP16 form or overflows there stays FP32."""
+    from onnxruntime.transformers import float16
+    from onnxruntime.transformers.onnx_model import OnnxModel
+
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    _name_nodes(made)
+    cut = _beyond_half(made)
+    kept = [*float16.DEFAULT_OP_BLOCK_LIST, *optimisations.KEPT_IN_FP32]
+    before = _halves(made)
+    converted = OnnxModel(
+        float16.convert_float_to_float16(made, keep_io_types=keep_io, op_block_list=kept)
+    )
+    # The converter appends its casts at the end; ONNX wants nodes in the order of their use.
+    converted.topological_sort()
+    if _halves(converted.model) <= before:
+        refusal = optimisations.nothing_to_convert()
+        raise Refused(refusal.code, refusal.message, refusal.hint)
+    warnings = [
+        "FP16 pays on a GPU. ONNX Runtime’s CPU build has few FP16 kernels: there the file is "
+        "half as large, but it computes in FP32 and is no faster."
+    ]
+    if cut:
+        warnings.append(
+            f"{cut} weights lie beyond ±{_LARGEST_HALF:.0f}, the range of FP16, and were cut there."
+        )
+    return Lighter(converted.model, warnings)
+
+
+def quantised(model: onnx.ModelProto) -> Lighter:
+    """Weights of matrix products, convolutions and embeddings as 8-bit integers.
+
+    Unsigned ones: ONNX Runtime 1.17.3 and 1.19.2 have no ConvInteger with signed weights
+    (measured), and signed ones saturate on processors without VNNI.
+    (onnxruntime.ai, "Quantize ONNX models", "When and why do I need to try U8U8?")
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    prepared = onnx.shape_inference.infer_shapes(
+        _by_runtime(model, level, onnx_files.opsets(model).get("", 0))
+    )
+    _name_nodes(prepared)
+    before = _integers(prepared)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        quantize_dynamic(
+            prepared,
+            str(path),
+            op_types_to_quantize=["Conv", "Gather", "MatMul"],
+            weight_type=QuantType.QUInt8,
+        )
+        made = onnx.load_model(str(path))
+    if _integers(made) <= before:
+        refusal = optimisations.nothing_to_quantise(onnx_files.operators(model))
+        raise Refused(refusal.code, refusal.message, refusal.hint)
+    return Lighter(made)
+
+
+def tidy(model: onnx.ModelProto) -> None:
+    """Take out imports of domains without an operator: a runtime refuses versions it has not."""
+    used = {node.domain for part in onnx_weights.graphs(model.graph) for node in part.node}
+    used |= {node.domain for function in model.functions for node in function.node}
+    kept = [entry for entry in model.opset_import if entry.domain in used | {"", "ai.onnx"}]
+    del model.opset_import[:]
+    model.opset_import.extend(sorted(kept, key=lambda entry: entry.domain))
+
+
+def _by_runtime(
+    model: onnx.ModelProto, level: onnxruntime.GraphOptimizationLevel, opset: int
+) -> onnx.ModelProto:
+    """What ONNX Runtime makes of the graph, as it writes it down before running it."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = level
+    # Both write an operator into ONNX's own domain that the standard does not have there.
+    without = ["SimplifiedLayerNormFusion"]
+    if opset < _LAYER_NORM_OPSET:
+        without.append("LayerNormFusion")
+    with tempfile.TemporaryDirectory() as folder:
+        given, made = Path(folder, "given.onnx"), Path(folder, "made.onnx")
+        onnx.save_model(model, str(given))
+        options.optimized_model_filepath = str(made)
+        onnxruntime.InferenceSession(
+            str(given), options, providers=["CPUExecutionProvider"], disabled_optimizers=without
+        )
+        return onnx.load_model(str(made))
+
+
+def _name_nodes(model: onnx.ModelProto) -> None:
+    """The tools tell nodes apart by name, and a file may leave names out or use one twice."""
+    seen: set[str] = set()
+    for number, part in enumerate(onnx_weights.graphs(model.graph)):
+        for index, node in enumerate(part.node):
+            if not node.name or node.name in seen:
+                node.name = f"{node.op_type}_{number}_{index}"
+            seen.add(node.name)
+
+
+def _beyond_half(model: onnx.ModelProto) -> int:
+    """How many weights FP16 cannot hold."""
+    return sum(
+        int((np.abs(numpy_helper.to_array(tensor)) > _LARGEST_HALF).sum())
+        for part in onnx_weights.graphs(model.graph)
+        for tensor in part.initializer
+        if tensor.data_type == TensorProto.FLOAT
+    )
+
+
+def _halves(model: onnx.ModelProto) -> int:
+    """Tensors of the file that are FP16."""
+    total = 0
+    for part in onnx_weights.graphs(model.graph):
+        total += sum(tensor.data_type == TensorProto.FLOAT16 for tensor in part.initializer)
+        total += sum(
+            attribute.t.data_type == TensorProto.FLOAT16
+            for node in part.node
+            for attribute in node.attribute
+            if attribute.HasField("t")
+        )
+    return total
+
+
+def _integers(model: onnx.ModelProto) -> int:
+    """Operators that work on 8-bit weights."""
+    counts = onnx_files.operators(model)
+    return sum(counts.get(name, 0) for name in _INTEGER_OPERATORS)
