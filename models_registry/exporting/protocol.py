@@ -21,6 +21,7 @@ Verdict = Literal["passed", "failed", "warning", "skipped"]
 SOURCE = "source"
 CODE = "code"
 SAMPLE = "sample"
+OPERATORS = "operators"
 MODEL = "model.onnx"
 MODEL_DATA = "model.onnx.data"
 """The weights of a model that is too large for one file, beside `MODEL`."""
@@ -99,9 +100,14 @@ class ModuleSource:
 
 @dataclass(frozen=True, slots=True)
 class ProposeRequest:
-    """Program `propose`; files: source. What the file itself says of inputs and outputs."""
+    """Program `propose`; files: source, and sample, code where there are any.
+
+    What the file says of inputs and outputs, and what running it shows. `seconds` bounds the tries.
+    """
 
     source_format: str
+    module: ModuleSource = field(default_factory=ModuleSource)
+    seconds: float = 25.0
 
     def to_json(self) -> Json:
         """See the class."""
@@ -110,7 +116,11 @@ class ProposeRequest:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`."""
-        return cls(source_format=str(document["source_format"]))
+        return cls(
+            source_format=str(document["source_format"]),
+            module=ModuleSource(**document.get("module", {})),
+            seconds=float(document.get("seconds", 25.0)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,7 @@ class ExportFacts:
     None means that Triton must not batch (max_batch_size 0). `sizes` are the sizes of each free
     axis, by name, at which the file was run; `ranges` the values drawn for integer inputs.
     `data_sha256` and `data_size` are those of `model.onnx.data`, "" and 0 where there is none.
+    `libraries` are the names of the custom operator libraries that the graph needs.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -187,6 +198,7 @@ class ExportFacts:
     warnings: tuple[str, ...] = ()
     data_sha256: str = ""
     data_size: int = 0
+    libraries: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         """See the class."""
@@ -195,6 +207,7 @@ class ExportFacts:
             "inputs": [spec.to_json() for spec in self.inputs],
             "outputs": [spec.to_json() for spec in self.outputs],
             "warnings": list(self.warnings),
+            "libraries": list(self.libraries),
         }
 
     @classmethod
@@ -206,13 +219,16 @@ class ExportFacts:
                 "inputs": tuple(TensorSpec.from_json(item) for item in document["inputs"]),
                 "outputs": tuple(TensorSpec.from_json(item) for item in document["outputs"]),
                 "warnings": tuple(document.get("warnings", ())),
+                "libraries": tuple(document.get("libraries", ())),
             }
         )
 
 
 @dataclass(frozen=True, slots=True)
 class OptimiseRequest:
-    """Program `optimise`; file: the original's model.onnx, of which `facts` are. Answer: ExportFacts.
+    """Program `optimise`; file: the original's model.onnx, which `facts` describe.
+
+    Answer: ExportFacts.
 
     `optimisation` is one of `rules.optimisations`. Without `keep_io`, FP16 takes and gives FP16.
     """
@@ -249,6 +265,7 @@ class ValidateRequest:
     latency and memory are measured at the powers of two between as well. `p95_ms` None: latency is
     told, not judged. `optimisation` is how model.onnx was derived from the source's export
     (`rules.equivalence.OPTIMISATIONS`), "" for the export itself: it sets the tolerance.
+    `source_types` are the data types of inputs that the source takes in another one than the file.
     """
 
     source_format: str
@@ -266,6 +283,7 @@ class ValidateRequest:
     timed_runs: int = 50
     inference_seconds: float = 30.0
     optimisation: str = ""
+    source_types: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """See the class."""
@@ -302,6 +320,7 @@ _PLAIN = (
     "timed_runs",
     "inference_seconds",
     "optimisation",
+    "source_types",
 )
 
 

@@ -8,10 +8,11 @@ from console.errors import Invalid
 from console.models import Job
 from console.services import audit, jobs
 from console.services.job_runs import JobRun
+from models_registry.adapters import sandbox
 from models_registry.exporting import protocol
 from models_registry.exporting.protocol import TensorSpec
-from models_registry.models import ModelVersion, VersionState
-from models_registry.services import artifacts
+from models_registry.models import Artifact, ModelVersion, VersionState
+from models_registry.services import artifacts, optimisations
 from models_registry.services.sandboxed import (
     begin,
     ended,
@@ -34,17 +35,7 @@ def run_export(run: JobRun) -> dict[str, Any]:
         return _result(version)
     run.progress(0.01, "Preparing the sandbox")
     with work_folder(run) as folder:
-        result = run_program(
-            run,
-            "export",
-            _request(version).to_json(),
-            {
-                protocol.SOURCE: version.source,
-                protocol.CODE: version.code,
-                protocol.SAMPLE: version.sample,
-            },
-            folder,
-        )
+        result = run_program(run, *_asked(version, run.job), folder)
         facts = protocol.ExportFacts.from_json(result.answer)
         run.progress(0.96, "Storing the ONNX file")
         path = result.outputs[protocol.MODEL]
@@ -73,10 +64,10 @@ def run_export(run: JobRun) -> dict[str, Any]:
         version.save(update_fields=["onnx", "facts", "state", "validate_job"])
         audit.record(
             actor=run.actor,
-            action="version.export",
+            action="version.optimise" if version.optimisation else "version.export",
             subject=str(version),
             subject_url=url_of(version),
-            before={"source": version.source.sha256},
+            before=_made_of(version),
             after={"onnx": onnx.sha256, "opset": facts.opset, "exporter": facts.exporter},
         )
         publish(version)
@@ -97,6 +88,22 @@ def module_of(version: ModelVersion) -> protocol.ModuleSource:
     )
 
 
+def _asked(
+    version: ModelVersion, job: Job
+) -> tuple[sandbox.Program, protocol.Json, dict[str, Artifact | None]]:
+    """The program, its request and its files: a variant is made from its original's ONNX file."""
+    if version.optimisation:
+        origin = optimisations.origin_of(version)
+        request = optimisations.request_of(version, job)
+        return "optimise", request.to_json(), {protocol.MODEL: origin.onnx}
+    files = {
+        protocol.SOURCE: version.source,
+        protocol.CODE: version.code,
+        protocol.SAMPLE: version.sample,
+    }
+    return "export", _request(version).to_json(), files
+
+
 def _request(version: ModelVersion) -> protocol.ExportRequest:
     return protocol.ExportRequest(
         source_format=version.source_format,
@@ -106,6 +113,13 @@ def _request(version: ModelVersion) -> protocol.ExportRequest:
         target=version.target,
         module=module_of(version),
     )
+
+
+def _made_of(version: ModelVersion) -> dict[str, str]:
+    origin = version.derived_from
+    if origin is not None and origin.onnx is not None:
+        return {"onnx": origin.onnx.sha256, "version": str(origin)}
+    return {"source": version.source.sha256}
 
 
 def _result(version: ModelVersion) -> dict[str, Any]:

@@ -87,6 +87,13 @@ def origin_of(version: ModelVersion) -> ModelVersion:
     return version.derived_from
 
 
+def source_types(version: ModelVersion, facts: protocol.ExportFacts) -> dict[str, str]:
+    """Inputs that the original takes in another data type than its variant does."""
+    original = protocol.ExportFacts.from_json(origin_of(version).facts)
+    taken = {spec.name: spec.dtype for spec in original.inputs}
+    return {spec.name: taken[spec.name] for spec in facts.inputs if taken[spec.name] != spec.dtype}
+
+
 def _checked(optimisation: str, keep_io: bool, notes: str) -> _Wanted:
     if optimisation not in Optimisation.values:
         raise _invalid(

@@ -16,11 +16,13 @@ from models_registry.exporting import protocol
 from models_registry.exporting.protocol import Check, ExportFacts, TensorSpec
 from models_registry.models import Artifact, ModelVersion, ServiceContract, VersionState
 from models_registry.rules import contract_document
-from models_registry.rules.contract_types import ContractDocument, Tensor
+from models_registry.rules.contract_types import ContractDocument, Tensor, ValidationGate
+from models_registry.rules.equivalence import LOSSY
 from models_registry.rules.releases import misfits
 from models_registry.services import artifacts
 from models_registry.services.contract_checks import contract_in_force, verify_in_force
 from models_registry.services.exports import module_of
+from models_registry.services.optimisations import source_types
 from models_registry.services.sandboxed import (
     begin,
     ended,
@@ -83,24 +85,45 @@ def _request(
     inputs = tuple(
         _ranged(_as_exported(declared.get(spec.name, spec), spec), promise) for spec in facts.inputs
     )
-    if promise is None:
-        return protocol.ValidateRequest(
-            version.source_format, facts, inputs, module=module_of(version), target=version.target
-        )
-    gate = promise.validation
-    return protocol.ValidateRequest(
+    request = protocol.ValidateRequest(
         version.source_format,
         facts,
         inputs,
-        outputs=tuple(_spec(tensor) for tensor in promise.interface.outputs),
         module=module_of(version),
         target=version.target,
+        optimisation=version.optimisation,
+    )
+    if version.optimisation:
+        types = source_types(version, facts)
+        request = replace(
+            request,
+            inputs=tuple(
+                replace(one, dtype=spec.dtype)
+                for one, spec in zip(inputs, facts.inputs, strict=True)
+            ),
+            source_types=types,
+        )
+    if promise is None:
+        return request
+    gate = promise.validation
+    atol, rtol = _tolerance(gate, version.optimisation)
+    return replace(
+        request,
+        outputs=tuple(_spec(tensor) for tensor in promise.interface.outputs),
         samples=gate.samples,
         seed=gate.seed,
-        atol=gate.atol,
-        rtol=gate.rtol,
+        atol=atol,
+        rtol=rtol,
         p95_ms=gate.p95_ms,
     )
+
+
+def _tolerance(gate: ValidationGate, optimisation: str) -> tuple[float | None, float | None]:
+    """The contract's for this kind of version; None is the default of a lossy optimisation."""
+    derived = gate.derived.get(optimisation)
+    if derived is not None:
+        return derived.atol, derived.rtol
+    return (None, None) if optimisation in LOSSY else (gate.atol, gate.rtol)
 
 
 def _as_exported(declared: TensorSpec, exported: TensorSpec) -> TensorSpec:
