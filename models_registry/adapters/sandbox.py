@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 import psutil
 
 from console.errors import Invalid, Unavailable
-from models_registry.adapters import bubblewrap
+from models_registry.adapters import bubblewrap, seccomp
 from models_registry.adapters import sandbox_leavings as leavings
 from models_registry.adapters.bubblewrap import MIB, Limits
 from models_registry.adapters.sandbox_leavings import Event
@@ -44,7 +44,7 @@ _STAGES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
     "validate": (("reference", 0.6), ("validate", 0.4)),
 }
 _INPUTS: Final[dict[str, frozenset[str]]] = {
-    "propose": frozenset({protocol.SOURCE}),
+    "propose": frozenset({protocol.SOURCE, protocol.CODE, protocol.SAMPLE}),
     "export": frozenset({protocol.SOURCE, protocol.CODE, protocol.SAMPLE}),
     "optimise": frozenset({protocol.MODEL, protocol.MODEL_DATA}),
     "reference": frozenset({protocol.SOURCE, protocol.CODE, protocol.SAMPLE}),
@@ -117,12 +117,14 @@ def run(
 
     `workdir` is created where needed and belongs to the caller, who deletes it; outputs lie in it.
     `files` maps names of the protocol to host files, shown read-only; names that begin with
-    `protocol.BESIDE` are files that the source refers to. Limits are for each stage.
+    `protocol.BESIDE` are files that the source refers to, names in the folder `protocol.OPERATORS`
+    custom operator libraries. Limits are for each stage.
     `cancelled` is asked every 0.2 s. Raises `Unavailable` where no sandbox can be had or the disk
     is full, ValueError for a file name that the program does not know.
     """
     stages = _STAGES[program]
     known = frozenset().union(*(_INPUTS[stage] for stage, _ in stages))
+    known |= {name for name in files if _is_library(name)}
     beside = {name for name in files if _lies_beside(name)}
     if unknown := set(files) - known - (beside if protocol.SOURCE in known else set()):
         raise ValueError(f"{program} takes no file called {min(unknown)!r}")
@@ -153,10 +155,15 @@ def _lies_beside(name: str) -> bool:
     return name != kept and "/" not in kept and kept not in protocol.OWN_FILES | {"", ".", ".."}
 
 
+def _is_library(name: str) -> bool:
+    kept = name.removeprefix(f"{protocol.OPERATORS}/")
+    return name != kept and "/" not in kept and kept not in {"", ".", ".."}
+
+
 def _shown(files: Mapping[str, Path], stage: str) -> dict[str, Path]:
     """The files that a stage sees, by their names there; what lies beside a source goes with it."""
     taken = _INPUTS[stage]
-    shown = {name: path for name, path in files.items() if name in taken}
+    shown = {name: path for name, path in files.items() if name in taken or _is_library(name)}
     if protocol.SOURCE in taken:
         shown |= {
             name.removeprefix(protocol.BESIDE): path
@@ -204,7 +211,7 @@ def _stage(
             hint=f"Free space or mend the permissions there; the model needs about "
             f"{2 * sum(path.stat().st_size for path in files.values()) // MIB + 1} MiB.",
         ) from error
-    watch = _Watch(prepared.command, work, limits, on_event, cancelled)
+    watch = _Watch(prepared, work, limits, on_event, cancelled)
     try:
         return watch.wait(stage)
     finally:
@@ -227,7 +234,7 @@ class _Watch:
 
     def __init__(
         self,
-        command: list[str],
+        box: bubblewrap.Box,
         work: Path,
         limits: Limits,
         on_event: Callable[[Event], None],
@@ -247,15 +254,16 @@ class _Watch:
         self.started = time.monotonic()
         told, tell = os.pipe()
         try:
-            self.child = subprocess.Popen(
-                [command[0], "--info-fd", str(tell), *command[1:]],
-                env={},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                pass_fds=(tell,),
-            )
+            with seccomp.handed(box.program) as (options, descriptors):
+                self.child = subprocess.Popen(
+                    [box.command[0], "--info-fd", str(tell), *options, *box.command[1:]],
+                    env={},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                    pass_fds=(tell, *descriptors),
+                )
         finally:
             os.close(tell)
         self.init = _init_of(told)

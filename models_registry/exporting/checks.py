@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import onnx
 from onnx.checker import ValidationError
@@ -17,20 +18,23 @@ MIB = 1 << 20
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
-def format_checks(model: onnx.ModelProto, target: str) -> list[Check]:
-    """onnx.checker, strict shape inference, versions against the target, operators' domains."""
+def format_checks(model: onnx.ModelProto, target: str, path: Path) -> list[Check]:
+    """onnx.checker, strict shape inference, versions against the target, operators' domains.
+
+    `path` is where the model lies, its weights in it or beside it.
+    """
     return [
-        _onnx_checker(model),
+        _onnx_checker(path),
         _shape_inference(model),
         _versions(model, target),
         _domains(model),
     ]
 
 
-def _onnx_checker(model: onnx.ModelProto) -> Check:
+def _onnx_checker(path: Path) -> Check:
     title = "ONNX checker"
     try:
-        onnx.checker.check_model(model, full_check=True)
+        onnx.checker.check_model(str(path), full_check=True)
     except (ValidationError, InferenceError) as error:
         detail = " ".join(str(error).split())[:500]
         return Check(

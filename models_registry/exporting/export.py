@@ -1,7 +1,8 @@
 """Program `export`: a model file to one ONNX file that the target can load, and the facts about it.
 
 Request: `protocol.ExportRequest`; files: source, code (for a state dict), sample (optional).
-Answer: `protocol.ExportFacts`; leaves model.onnx. The same input gives the same bytes.
+Answer: `protocol.ExportFacts`; leaves model.onnx, and model.onnx.data where it is large. The same
+input gives the same bytes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def program(document: Json, reporter: Reporter) -> Json:
         request.module,
         target=request.target,
         seconds=request.inference_seconds,
+        inline_bytes=request.inline_bytes,
     )
     reporter.progress(0.05, "Opening the file")
     return _exported(sources.open_source(opening), request, reporter).to_json()
@@ -50,8 +52,9 @@ def _exported(source: Source, request: ExportRequest, reporter: Reporter) -> Exp
     reporter.progress(0.7, "Running it at other sizes")
     run: axes.Run = source.run
     if source.keeps_names:  # it has been checked and loaded already: a large one is not held twice
-        model = onnx_files.load(path)
+        model = onnx_files.graph_of(path)
     else:
+        onnx_files.settle(path, keep_above=request.inline_bytes)
         model = onnx_files.checked(path, request.target)
         run = _runner(Session(path, seconds=request.inference_seconds), source.inputs, model)
     found = axes.explore(source.run, run, source.inputs, trial)
@@ -137,14 +140,8 @@ def _facts(
     exporter: str,
     warnings: list[str],
 ) -> ExportFacts:
-    model = onnx_files.load(path)
-    size = path.stat().st_size
-    if size > onnx_files.MAX_MODEL_BYTES:
-        raise Refused(
-            "onnx_too_large",
-            "The exported model is larger than 2 GB.",
-            "Store its weights in FP16.",
-        )
+    model = onnx_files.graph_of(path)
+    data = path.with_name(protocol.MODEL_DATA)
     for spec in given:
         if spec.dtype in tensors.INTEGERS and spec.name in trial.ranges and spec.maximum is None:
             low, high = trial.ranges[spec.name][:2]
@@ -160,8 +157,10 @@ def _facts(
         ir_version=model.ir_version,
         operators=onnx_files.operators(model),
         parameters=onnx_files.parameters(model),
-        size_bytes=size,
+        size_bytes=path.stat().st_size,
         sha256=onnx_files.sha256(path),
+        data_size=data.stat().st_size if data.exists() else 0,
+        data_sha256=onnx_files.sha256(data) if data.exists() else "",
         exporter=exporter,
         producer=f"{model.producer_name} {model.producer_version}".strip()[:200],
         sizes=found.sizes,

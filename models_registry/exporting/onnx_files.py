@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import resource
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,19 +15,25 @@ from google.protobuf.message import DecodeError
 from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
-from models_registry.exporting import archives
+from models_registry.exporting import archives, onnx_weights, protocol
 from models_registry.exporting.protocol import Refused, TensorSpec
 from models_registry.rules import opsets as target_limits
 from models_registry.rules import tensors
 
-MAX_MODEL_BYTES: Final = 2 * 1024**3 - 1  # one protobuf message (protobuf.dev, "Encoding")
-_UNPACKED: Final = archives.Bounds(members=5_000, total_bytes=4 * 1024**3)
+KEEP_BESIDE_ABOVE: Final = protocol.INLINE_BYTES
+_MEMBERS: Final = 5_000
+_UNPACKED_BYTES: Final = 4 * 1024**3
 
 
-def unpack(source: Path, into: Path) -> Path:
-    """The one ONNX file of an archive, unpacked beside its external data."""
-    files = archives.extract(source, into, _UNPACKED)
-    found = [path for path in files if path.suffix.lower() == ".onnx"]
+def unpack(source: Path, into: Path, *, graph_only: bool = False) -> Path:
+    """The one ONNX file of an archive, unpacked beside its external data (or alone).
+
+    All together may have as many bytes as this process may write into one file.
+    """
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    bounds = archives.Bounds(_MEMBERS, _UNPACKED_BYTES if most < 0 else most)
+    files = archives.extract(source, into, bounds, _is_graph if graph_only else None)
+    found = [path for path in files if _is_graph(path.name)]
     if len(found) != 1:
         raise Refused(
             "archive_without_model" if not found else "archive_with_many_models",
@@ -35,13 +43,22 @@ def unpack(source: Path, into: Path) -> Path:
     return found[0]
 
 
-def load(path: Path) -> onnx.ModelProto:
-    """The model with its external data merged in; never reads a file outside `path`'s folder.
+def _is_graph(name: str) -> bool:
+    return name.lower().endswith(".onnx")
 
-    `Refused` for what is not ONNX, for missing data, for paths that lead outside and above 2 GB.
+
+def graph_of(path: Path) -> onnx.ModelProto:
+    """The graph alone: what lies in other files is neither looked for nor read.
+
+    `Refused` for what is not ONNX, and above 2 GB.
     """
-    if path.stat().st_size > MAX_MODEL_BYTES:
-        raise Refused("onnx_too_large", "The ONNX file is larger than 2 GB.", "Use external data.")
+    if path.stat().st_size > onnx_weights.MAX_MESSAGE_BYTES:
+        raise Refused(
+            "onnx_too_large",
+            "The ONNX file is larger than 2 GB, which no protobuf message can be.",
+            "Save it with external data (onnx.save_model(…, save_as_external_data=True)) and "
+            "upload the .onnx file and its data file together.",
+        )
     try:
         model = onnx.load_model(str(path), load_external_data=False)
     except DecodeError as error:
@@ -54,98 +71,40 @@ def load(path: Path) -> onnx.ModelProto:
         raise Refused(
             "onnx_empty", "The ONNX model has no operator at all.", "Export the model again."
         )
-    _merge_external(model, path.parent)
     return model
 
 
-def _merge_external(model: onnx.ModelProto, folder: Path) -> None:
-    total = 0
-    missing: set[str] = set()
-    for tensor in _tensors(model.graph):
-        _refuse_huge(tensor)
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        location = entries.get("location", "")
-        target = (folder / location).resolve()
-        if not archives.is_safe(location) or not target.is_relative_to(folder.resolve()):
-            raise Refused(
-                "external_data_unsafe",
-                f"The tensor “{tensor.name[:80]}” wants its data from outside the model's folder: "
-                f"{location[:120]!r}.",
-                "Save the model again with onnx.save_model(…, save_as_external_data=True, "
-                "location='model.onnx.data').",
-            )
-        if not target.is_file():
-            missing.add(location)
-            continue
-        total += _read_external(tensor, target, entries)
-        if total > MAX_MODEL_BYTES:
-            raise Refused(
-                "onnx_too_large",
-                "The model is larger than 2 GB with its external data; one ONNX file "
-                "cannot hold it.",
-                "Split the model, or store its weights in FP16.",
-            )
-    if missing:
-        raise Refused(
-            "external_data_missing",
-            "The model's weights are in another file that is not here: "
-            f"{', '.join(sorted(missing))[:300]}.",
-            "Upload a zip archive with the .onnx file and that file side by side.",
-        )
+def load(path: Path, *, keep_above: int = KEEP_BESIDE_ABOVE) -> onnx.ModelProto:
+    """The model with its external data merged in; never reads a file outside `path`'s folder.
+
+    With more than `keep_above` bytes in all, weights that lie in other files stay there, checked.
+    `Refused` for what is not ONNX, for missing or damaged data and for paths that lead outside.
+    """
+    model = graph_of(path)
+    onnx_weights.attach(model, path.parent, keep_above=keep_above)
+    return model
 
 
-def _read_external(tensor: onnx.TensorProto, target: Path, entries: dict[str, str]) -> int:
-    try:
-        offset, length = int(entries.get("offset") or 0), int(entries.get("length") or -1)
-    except ValueError:
-        offset, length = -1, -1
-    size = target.stat().st_size
-    if offset < 0 or offset > size or length > size - offset:
-        raise Refused(
-            "external_data_damaged",
-            f"The tensor “{tensor.name[:80]}” lies beyond the end of {target.name[:120]!r}.",
-            "The data file is cut off: upload it again.",
-        )
-    with target.open("rb") as stream:
-        stream.seek(offset)
-        tensor.raw_data = stream.read(length if length >= 0 else size - offset)
-    tensor.data_location = onnx.TensorProto.DEFAULT
-    del tensor.external_data[:]
-    return len(tensor.raw_data)
+def settle(path: Path, *, keep_above: int = KEEP_BESIDE_ABOVE) -> None:
+    """Bring what an exporter wrote into the form that is served: one file, or two above the limit.
+
+    Exporters write one file for each tensor once a model has more than 2 GB.
+    """
+    model = graph_of(path)
+    elsewhere = onnx_weights.beside(model)
+    if not elsewhere and model.ByteSize() <= keep_above:
+        return
+    drafts = path.with_name("exported")
+    drafts.mkdir()
+    for name in {path.name, *elsewhere}:
+        if archives.is_safe(name) and (path.parent / name).is_file():
+            (drafts / name).parent.mkdir(parents=True, exist_ok=True)
+            (path.parent / name).rename(drafts / name)
+    onnx_weights.write(model, drafts, path, keep_above=keep_above)
+    shutil.rmtree(drafts)
 
 
-def _refuse_huge(tensor: onnx.TensorProto) -> None:
-    elements = 1
-    for size in tensor.dims:
-        elements *= size
-    if elements < 0 or elements > MAX_MODEL_BYTES:
-        raise Refused(
-            "tensor_too_large",
-            f"The tensor “{tensor.name[:80]}” claims {' x '.join(map(str, tensor.dims))} elements, "
-            "more than an ONNX file can hold.",
-            "The file is damaged or was made to do harm; export the model again.",
-        )
-
-
-def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """The graph and all graphs inside its nodes (If, Loop, Scan)."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from graphs(inner)
-
-
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    for part in graphs(graph):
-        yield from part.initializer
-        for node in part.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    yield attribute.t
-                yield from attribute.tensors
+graphs = onnx_weights.graphs
 
 
 def opsets(model: onnx.ModelProto) -> dict[str, int]:
@@ -285,13 +244,15 @@ def _contradicts(declared: TensorSpec, real: TensorSpec, shapeless: bool) -> boo
 
 
 def checked(path: Path, target: str) -> onnx.ModelProto:
-    """Load what lies there and put it through ONNX's own checker with strict shape inference."""
-    model = load(path)
+    """The graph that lies there, once ONNX's checker and strict shape inference take it."""
+    model = graph_of(path)
     refusal = target_limits.refusal(target, opsets(model), model.ir_version)
     if refusal is not None:
         raise Refused(refusal.code, refusal.message, refusal.hint, refusal.pointer)
+    onnx_weights.attach(model, path.parent, keep_above=0)
     try:
-        onnx.checker.check_model(model, full_check=True)
+        # By path: the checker reads the file itself, and leaves weights beside it where they are.
+        onnx.checker.check_model(str(path), full_check=True)
     except (ValidationError, InferenceError) as error:
         text = " ".join(str(error).split())[:500]
         raise Refused(

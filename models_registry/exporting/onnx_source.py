@@ -5,14 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-import onnx
-
-from models_registry.exporting import onnx_files, protocol
-from models_registry.exporting.harness import WORK
-from models_registry.exporting.protocol import Refused, TensorSpec
+from models_registry.exporting import onnx_files, onnx_weights, protocol
+from models_registry.exporting.harness import INPUT, WORK
+from models_registry.exporting.protocol import MODEL_DATA, Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
 from models_registry.exporting.sessions import Session
 from models_registry.exporting.sources import Opening, Wanted
@@ -27,6 +25,7 @@ class OnnxSource:
     session: Session
     ranges: dict[str, list[Any]] = field(default_factory=dict)
     keeps_names: bool = True
+    notes: tuple[str, ...] = ()
 
     def run(self, feeds: Feeds) -> list[tuple[str, Array]]:
         """Outputs by name; inputs that the graph does not use are left out."""
@@ -35,35 +34,55 @@ class OnnxSource:
 
     def export(self, path: Path, wanted: Wanted) -> tuple[str, list[str]]:
         """The file lies there already: opening checks that very copy."""
-        return "the ONNX file as it is", []
+        return "the ONNX file as it is", list(self.notes)
 
 
 def to_export(opening: Opening) -> OnnxSource:
-    """The file copied to where an export lies, external data merged in, checked for the target."""
+    """The model where an export lies, in one file or with its weights beside it, checked."""
     origin = _unpacked(opening)
-    model = onnx_files.load(origin)
+    model = onnx_files.graph_of(origin)
+    elsewhere = onnx_weights.beside(model)
+    onnx_weights.attach(model, origin.parent, keep_above=opening.inline_bytes)
     refusal = opsets.refusal(opening.target, onnx_files.opsets(model), model.ir_version)
     if refusal is not None:
         raise Refused(refusal.code, refusal.message, refusal.hint, refusal.pointer)
     specs = _described(onnx_files.inputs(model), opening.inputs, onnx_files.without_shape(model))
     path = WORK / protocol.MODEL
-    if origin == opening.path:
+    if not elsewhere and origin.stat().st_size <= opening.inline_bytes:
         shutil.copyfile(origin, path)
     else:
-        onnx.save_model(model, str(path))
-        shutil.rmtree(WORK / "unpacked")
+        onnx_weights.write(model, origin.parent, path, keep_above=opening.inline_bytes)
+    del model  # a large one is not held twice
+    shutil.rmtree(WORK / "unpacked", ignore_errors=True)
     onnx_files.checked(path, opening.target)
-    return OnnxSource(specs, Session(path, seconds=opening.seconds))
+    session = Session(path, seconds=opening.seconds, lean=path.with_name(MODEL_DATA).exists())
+    return OnnxSource(specs, session, notes=_unused(origin, elsewhere))
 
 
 def reference(opening: Opening) -> OnnxSource:
     """The uploaded file in a session of its own without optimisations: nothing else runs it."""
     path = _unpacked(opening)
-    if path != opening.path:
-        model = onnx_files.load(path)
-        path = WORK / "merged.onnx"
-        onnx.save_model(model, str(path))
-    return OnnxSource(opening.inputs, Session(path, seconds=opening.seconds, optimised=False))
+    model = onnx_files.graph_of(path)
+    if onnx_weights.beside(model):
+        # ONNX Runtime needs the values of small tensors, such as shapes, in the graph.
+        origin, path = path, WORK / "source.onnx"
+        onnx_weights.write(model, origin.parent, path, keep_above=opening.inline_bytes)
+        shutil.rmtree(WORK / "unpacked", ignore_errors=True)
+    del model
+    large = path.stat().st_size > opening.inline_bytes or path.with_name(MODEL_DATA).exists()
+    session = Session(path, seconds=opening.seconds, optimised=False, lean=large)
+    return OnnxSource(opening.inputs, session)
+
+
+def _unused(origin: Path, elsewhere: Sequence[str]) -> tuple[str, ...]:
+    """A sentence when files came with an uploaded ONNX file that it does not refer to."""
+    if origin.parent != INPUT:
+        return ()
+    given = {file.name for file in INPUT.iterdir() if file.is_file()} - protocol.OWN_FILES
+    unused = sorted(given - {PurePosixPath(name).name for name in elsewhere})
+    if not unused:
+        return ()
+    return (f"The graph does not refer to {', '.join(unused)[:300]}; it was left out.",)
 
 
 def _unpacked(opening: Opening) -> Path:

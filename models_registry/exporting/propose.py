@@ -2,7 +2,8 @@
 
 Request: `protocol.ProposeRequest`; file: source.
 Answer: {"inputs": [TensorSpec], "outputs": [TensorSpec], "notes": [str]}; an empty shape with a
-note means: not in the file, the person has to say.
+note means: not in the file, the person has to say. For an ONNX file that is not in an archive also
+"beside": the names of the files that hold its weights.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from models_registry.exporting import harness, onnx_files, protocol
+from models_registry.exporting import harness, onnx_files, onnx_weights, protocol
 from models_registry.exporting.harness import WORK, Reporter
 from models_registry.exporting.protocol import Json, ProposeRequest, Refused, TensorSpec
 from models_registry.rules import tensors
@@ -39,13 +40,13 @@ def _answer(inputs: list[TensorSpec], outputs: list[TensorSpec], notes: list[str
 
 
 def _onnx(source_format: str, source: Path) -> Json:
-    path = (
-        onnx_files.unpack(source, WORK / "unpacked") if source_format == "onnx_archive" else source
-    )
-    model = onnx_files.load(path)
+    archive = source_format == "onnx_archive"
+    path = onnx_files.unpack(source, WORK / "unpacked", graph_only=True) if archive else source
+    model = onnx_files.graph_of(path)
     missing = onnx_files.without_shape(model)
     notes = [f"The file does not say the shape of “{name}”." for name in sorted(missing)]
-    return _answer(list(onnx_files.inputs(model)), list(onnx_files.outputs(model)), notes)
+    said = _answer(list(onnx_files.inputs(model)), list(onnx_files.outputs(model)), notes)
+    return said | ({} if archive else {"beside": list(onnx_weights.beside(model))})
 
 
 def _torchscript(source: Path) -> Json:

@@ -264,7 +264,7 @@ class ValidateRequest:
     `batches` are the batch sizes to run: 1, 2 and the largest that the configuration would allow;
     latency and memory are measured at the powers of two between as well. `p95_ms` None: latency is
     told, not judged. `optimisation` is how model.onnx was derived from the source's export
-    (`rules.equivalence.OPTIMISATIONS`), "" for the export itself: it sets the tolerance.
+    (`rules.optimisations`), "" for the export itself: it sets the tolerance.
     `source_types` are the data types of inputs that the source takes in another one than the file.
     """
 

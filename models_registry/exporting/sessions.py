@@ -10,26 +10,32 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from models_registry.exporting import operators
 from models_registry.exporting.harness import is_memory_error
 from models_registry.exporting.protocol import Refused
 from models_registry.exporting.sampling import Array, Feeds, storable
 
 
 class Session:
-    """One loaded ONNX file; `optimised=False` runs the graph as it is written."""
+    """One loaded ONNX file; `optimised=False` runs the graph as it is written.
 
-    def __init__(self, path: Path, *, seconds: float, optimised: bool = True) -> None:
+    `lean` leaves large weights where they are mapped, instead of packing a copy that runs faster.
+    """
+
+    def __init__(
+        self, path: Path, *, seconds: float, optimised: bool = True, lean: bool = False
+    ) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 4
+        if lean:
+            options.add_session_config_entry("session.disable_prepacking", "1")
         if not optimised:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self.seconds = seconds
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = _opened(path, options)
         except Exception as error:
             if is_memory_error(error):
                 raise MemoryError(str(error)) from error
@@ -61,6 +67,24 @@ class Session:
         finally:
             timer.cancel()
         return [_plain(name, answer) for name, answer in zip(self.outputs, answers, strict=True)]
+
+
+def _opened(path: Path, options: Any) -> Any:
+    """The session; with the site's custom operator libraries where the graph needs more.
+
+    Libraries are code of their own: a graph that does without them is not run with them.
+    """
+    try:
+        return onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        offered = operators.libraries()
+        if not offered or not operators.are_missing(error):
+            raise
+    for library in offered:
+        options.register_custom_ops_library(str(library))
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 class RunFailed(Exception):

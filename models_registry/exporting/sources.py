@@ -14,7 +14,13 @@ from typing import Any, Final, Protocol
 
 from models_registry.exporting.harness import Reporter
 from models_registry.exporting.module_source import code_of
-from models_registry.exporting.protocol import Json, ModuleSource, Refused, TensorSpec
+from models_registry.exporting.protocol import (
+    INLINE_BYTES,
+    Json,
+    ModuleSource,
+    Refused,
+    TensorSpec,
+)
 from models_registry.exporting.sampling import Array, Feeds
 
 
@@ -60,6 +66,7 @@ class Opening:
     """What an opener gets. `inputs` may be empty: then the file must say what they are.
 
     `apart`: opened as the reference of a comparison, in a process that does not export.
+    `inline_bytes`: see `protocol.ExportRequest`.
     """
 
     source_format: str
@@ -69,6 +76,7 @@ class Opening:
     target: str = ""
     seconds: float = 30.0
     apart: bool = False
+    inline_bytes: int = INLINE_BYTES
 
 
 def open_source(opening: Opening) -> Source:

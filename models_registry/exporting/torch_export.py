@@ -18,7 +18,7 @@ import torch
 
 from models_registry.exporting import onnx_files
 from models_registry.exporting.harness import Reporter, is_memory_error
-from models_registry.exporting.protocol import Refused, TensorSpec
+from models_registry.exporting.protocol import INLINE_BYTES, Refused, TensorSpec
 from models_registry.exporting.sampling import Feeds
 from models_registry.exporting.torch_sources import TORCH_EXPORT, TORCHSCRIPT, Flat, TorchSource
 from models_registry.rules import opsets, tensors
@@ -153,14 +153,14 @@ def _by_dynamo(
                 input_names=[spec.name for spec in specs],
                 output_names=list(outputs),
                 dynamic_shapes=None if source.kind == TORCH_EXPORT else (shapes,),
-                external_data=False,
+                external_data=_weight_bytes(module) > INLINE_BYTES,
                 optimize=True,
             )
     except Exception as error:
         if is_memory_error(error):
             raise MemoryError(str(error)) from error
         raise _export_failed(f"{first}; and: {_complaint(error)}") from error
-    model = onnx_files.load(path)
+    model = onnx_files.graph_of(path)
     model.ir_version = min(model.ir_version, FALLBACK_IR)
     onnx.save_model(model, str(path))
     _check_versions(path, FALLBACK_OPSET)
@@ -172,6 +172,12 @@ def _by_dynamo(
     return f"torch {torch.__version__} torch.onnx.export(dynamo=True), opset {FALLBACK_OPSET}", [
         note[:600]
     ]
+
+
+def _weight_bytes(module: Any) -> int:
+    state = module.state_dict() if callable(module.state_dict) else module.state_dict
+    weights = (one for one in state.values() if torch.is_tensor(one))
+    return sum(one.numel() * one.element_size() for one in weights)
 
 
 def _check_versions(path: Path, opset: int) -> None:

@@ -10,7 +10,8 @@ Answer, the report:
                                   "worst": {"sample", "seed": [seed, sample], "sizes"}}]},
      "latency": [{"batch", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "runs"}],
      "memory": {"peak_bytes"},
-     "model": {"sha256", "size_bytes", "opset", "ir_version", "parameters"},
+     "model": {"sha256", "size_bytes", "data_sha256", "data_size", "opset", "ir_version",
+               "parameters"},
      "environment": {"python", "numpy", "onnx", "onnxruntime", "torch", "target", "machine"},
      "seconds"}
 Leaves sample.json, one request with the answers to expect, for warm-up and smoke test:
@@ -64,14 +65,12 @@ def program(document: Json, reporter: Reporter) -> Json:
     started = time.monotonic()
     request = ValidateRequest.from_json(document)
     path = harness.needed_file(protocol.MODEL)
-    if onnx_files.sha256(path) != request.facts.sha256:
-        raise Refused(
-            "digest_mismatch", "The ONNX file is not the one that was exported.", "Export again."
-        )
+    _refuse_other_files(request.facts, path)
     reporter.progress(0.05, "Checking the graph")
-    model = onnx_files.load(path)
-    lines = checks.format_checks(model, request.target) + checks.interface_checks(request)
-    session = Session(path, seconds=request.inference_seconds)
+    model = onnx_files.graph_of(path)
+    lines = checks.format_checks(model, request.target, path) + checks.interface_checks(request)
+    # As it is served, unless the packed copy of large weights would not fit in here.
+    session = Session(path, seconds=request.inference_seconds, lean=_is_cramped(request.facts))
     groups = reference.groups(request)
     within = equivalence.tolerance(
         [spec.dtype for spec in (*request.facts.inputs, *request.facts.outputs)],
@@ -93,7 +92,7 @@ def program(document: Json, reporter: Reporter) -> Json:
     batch_lines, latency = _batches(request, session)
     lines += batch_lines + checks.latency_checks(latency, request.p95_ms)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    lines.append(checks.size_check(request.facts.size_bytes, peak))
+    lines.append(checks.size_check(request.facts.size_bytes + request.facts.data_size, peak))
     _write_sample(request, session, groups[0], within)
     return _report(
         request,
@@ -106,6 +105,23 @@ def program(document: Json, reporter: Reporter) -> Json:
         peak,
         time.monotonic() - started,
     )
+
+
+def _refuse_other_files(facts: protocol.ExportFacts, path: Path) -> None:
+    expected = {protocol.MODEL: facts.sha256}
+    if facts.data_sha256:
+        expected[protocol.MODEL_DATA] = facts.data_sha256
+    for name, sha256 in expected.items():
+        if onnx_files.sha256(harness.needed_file(name)) != sha256:
+            raise Refused(
+                "digest_mismatch", f"{name} is not the one that was exported.", "Export again."
+            )
+
+
+def _is_cramped(facts: protocol.ExportFacts) -> bool:
+    """Whether large weights fit once, mapped, but not a packed copy of them as well."""
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    return facts.data_size > 0 and 0 <= limit < 3 * facts.data_size
 
 
 def _report(
@@ -142,6 +158,8 @@ def _report(
         "model": {
             "sha256": request.facts.sha256,
             "size_bytes": request.facts.size_bytes,
+            "data_sha256": request.facts.data_sha256,
+            "data_size": request.facts.data_size,
             "opset": request.facts.opset,
             "ir_version": request.facts.ir_version,
             "parameters": request.facts.parameters,
