@@ -173,6 +173,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         or (kept_secret(home, "triton_repository_key") if triton == "embedded" else ""),
         gateway=_gateway(env),
         debug=read_bool(env, "COVENANT_DEBUG", False),
+        load_test_max_rate=read_int(env, "COVENANT_LOAD_TEST_MAX_RATE", 500, low=1, high=5000),
         triton_release=_triton_release(env),
         custom_op_libraries=read_files(env, "COVENANT_CUSTOM_OP_LIBRARIES"),
         allow_pickled_modules=read_bool(env, "COVENANT_ALLOW_PICKLED_MODULES", False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from console.services.job_runs import run_job
-from deployments.services import placements, reconciles, rollbacks, unloads
+from deployments.services import load_tests, placements, reconciles, rollbacks, unloads
 
 
 @shared_task
@@ -31,3 +31,8 @@ def reconcile(job_id: str) -> None:
 @shared_task
 def check_live() -> int:
     return reconciles.check_live()
+
+
+@shared_task
+def load_test(job_id: str) -> None:
+    run_job(job_id, load_tests.run_load_test)

@@ -285,6 +285,19 @@ class EnvironmentForm(RegistryForm):
     author_may_approve = forms.BooleanField(
         label=_("The person who asks for a release may give one of the approvals"), required=False
     )
+    production = forms.BooleanField(
+        label=_("Customers rely on it: load-testing it takes a permission of its own"),
+        required=False,
+    )
+    requires_load_test = forms.BooleanField(
+        label=_("The version must have passed a load test in another environment"), required=False
+    )
+    load_test_p95_ms = forms.FloatField(
+        label=_("Load test: 95 % of the answers within, ms"), initial=50, min_value=0.001
+    )
+    load_test_success = forms.FloatField(
+        label=_("Load test: requests that succeed, %"), initial=100, min_value=0.001, max_value=100
+    )
 
 
 class NewEnvironmentForm(EnvironmentForm):
@@ -297,4 +310,8 @@ class NewEnvironmentForm(EnvironmentForm):
         "requires_contract",
         "approver_roles",
         "author_may_approve",
+        "production",
+        "requires_load_test",
+        "load_test_p95_ms",
+        "load_test_success",
     )

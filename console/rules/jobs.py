@@ -44,7 +44,13 @@ KINDS: dict[str, JobKind] = {
             3,
             "models_registry.services.validations.validation_ended",
         ),
-        JobKind("load_test", "deployments.tasks.load_test", "export", 1),
+        JobKind(
+            "load_test",
+            "deployments.tasks.load_test",
+            "export",
+            1,
+            "models_registry.services.load_tests.load_test_ended",
+        ),
         JobKind("build_plan", "deployments.tasks.build_plan", "", 2),
         JobKind(
             "deploy",

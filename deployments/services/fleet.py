@@ -271,6 +271,8 @@ def bootstrap_embedded(config: Config, actor: Actor) -> None:
             requires_contract=True,
             approver_roles=("sre",),
             author_may_approve=False,
+            production=True,
+            requires_load_test=True,
             actor=actor,
         )
     places = ("staging", "production")

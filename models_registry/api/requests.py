@@ -93,6 +93,10 @@ class SetEnvironmentSerializer(serializers.Serializer[Any]):
     requires_contract = serializers.BooleanField(required=False)
     approver_roles = serializers.ListField(child=serializers.CharField(), required=False)
     author_may_approve = serializers.BooleanField(required=False)
+    production = serializers.BooleanField(required=False)
+    requires_load_test = serializers.BooleanField(required=False)
+    load_test_p95_ms = serializers.FloatField(required=False)
+    load_test_success = serializers.FloatField(required=False, help_text="In per cent.")
 
 
 class ChangeEnvironmentSerializer(serializers.Serializer[Any]):
@@ -100,3 +104,7 @@ class ChangeEnvironmentSerializer(serializers.Serializer[Any]):
     requires_contract = serializers.BooleanField(required=False)
     approver_roles = serializers.ListField(child=serializers.CharField(), required=False)
     author_may_approve = serializers.BooleanField(required=False)
+    production = serializers.BooleanField(required=False)
+    requires_load_test = serializers.BooleanField(required=False)
+    load_test_p95_ms = serializers.FloatField(required=False)
+    load_test_success = serializers.FloatField(required=False, help_text="In per cent.")

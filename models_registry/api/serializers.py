@@ -18,6 +18,7 @@ from models_registry.models import (
     Upload,
 )
 from models_registry.selectors.catalog import seats_of
+from models_registry.selectors.load_tests import gate_of
 from models_registry.selectors.releases import standing_of
 from models_registry.selectors.versions import files_of
 
@@ -243,6 +244,18 @@ class ApprovalSerializer(serializers.ModelSerializer[ReleaseApproval]):
         fields: ClassVar[list[str]] = ["role", "person", "approved", "keyid", "reason", "at"]
 
 
+class LoadTestGateSerializer(serializers.Serializer[Any]):
+    asked = serializers.BooleanField(
+        source="required", help_text="Whether the environment asks for a load test."
+    )
+    open = serializers.BooleanField(help_text="Whether the release may pass.")
+    load_test = serializers.UUIDField(
+        source="run.id", default=None, help_text="The load test that satisfies it."
+    )
+    sentence = serializers.CharField()
+    hint = serializers.CharField(help_text="What to do while it is missing.")
+
+
 class ReleaseSerializer(serializers.ModelSerializer[Release]):
     model = serializers.CharField(source="version.model.name")
     version = serializers.IntegerField(source="version.number")
@@ -254,6 +267,7 @@ class ReleaseSerializer(serializers.ModelSerializer[Release]):
     explanation = serializers.SerializerMethodField(
         help_text="What the environment's policy asks for, and what is missing."
     )
+    load_test = serializers.SerializerMethodField()
 
     class Meta:
         model = Release
@@ -269,6 +283,7 @@ class ReleaseSerializer(serializers.ModelSerializer[Release]):
             "required_roles",
             "missing_roles",
             "explanation",
+            "load_test",
             "approvals",
             "requested_by",
             "requested_at",
@@ -280,7 +295,13 @@ class ReleaseSerializer(serializers.ModelSerializer[Release]):
         return list(standing_of(release).missing)
 
     def get_explanation(self, release: Release) -> str:
-        return standing_of(release).explanation
+        gate = gate_of(release)
+        words = standing_of(release).explanation
+        return f"{words} {gate.sentence}" if gate.required else words
+
+    @extend_schema_field(LoadTestGateSerializer)
+    def get_load_test(self, release: Release) -> dict[str, Any]:
+        return dict(LoadTestGateSerializer(gate_of(release)).data)
 
 
 class EnvironmentSerializer(serializers.ModelSerializer[Environment]):
@@ -292,5 +313,9 @@ class EnvironmentSerializer(serializers.ModelSerializer[Environment]):
             "requires_contract",
             "approver_roles",
             "author_may_approve",
+            "production",
+            "requires_load_test",
+            "load_test_p95_ms",
+            "load_test_success",
             "created_at",
         ]

@@ -19,7 +19,9 @@ from models_registry.models import (
     SeatHolder,
     ServiceContract,
 )
+from models_registry.rules.load_tests import Gate
 from models_registry.rules.releases import Policy, Standing, standing
+from models_registry.selectors.load_tests import ended_runs, gate_of
 
 MOST_OPEN = 200
 
@@ -33,13 +35,14 @@ class ReleasePage:
     approvals: tuple[ReleaseApproval, ...]
     can_decide_as: str
     keys: tuple[SigningKey, ...]
+    load_test: Gate
 
 
 def release_list(
     *, model_name: str = "", environment: str = "", state: str = "", version: str = ""
 ) -> QuerySet[Release]:
-    """Releases, newest first, in 2 queries."""
-    releases = _fetched(Release.objects.all())
+    """Releases with their load tests, newest first, in 3 queries."""
+    releases = _fetched(Release.objects.all()).prefetch_related(ended_runs())
     if model_name:
         releases = releases.filter(version__model__name=model_name)
     if environment:
@@ -53,7 +56,7 @@ def release_list(
 
 def find_release(release_id: uuid.UUID, *, model_name: str = "") -> Release:
     """One release. Raises NotFound, also when it is another model's."""
-    releases = _fetched(Release.objects.filter(pk=release_id))
+    releases = _fetched(Release.objects.filter(pk=release_id)).prefetch_related(ended_runs())
     if model_name:
         releases = releases.filter(version__model__name=model_name)
     release = releases.first()
@@ -63,7 +66,7 @@ def find_release(release_id: uuid.UUID, *, model_name: str = "") -> Release:
 
 
 def release_page(user: User, release_id: uuid.UUID) -> ReleasePage:
-    """A release's page, in 4 queries. Raises NotFound."""
+    """A release's page, in 5 queries. Raises NotFound."""
     release = find_release(release_id)
     stands = standing_of(release)
     held = {*user.roles, *_seats(user, release)}
@@ -77,6 +80,7 @@ def release_page(user: User, release_id: uuid.UUID) -> ReleasePage:
         approvals=tuple(release.approvals.all()),
         can_decide_as=asked if is_open else "",
         keys=tuple(SigningKey.objects.filter(user=user)),
+        load_test=gate_of(release),
     )
 
 

@@ -21,7 +21,7 @@ from django.db.models import Exists, OuterRef, ProtectedError
 from django.utils import timezone
 
 from console.errors import Conflict, Unavailable
-from models_registry.models import Artifact, ModelVersion, Upload
+from models_registry.models import Artifact, LoadTest, ModelVersion, Upload
 
 CHUNK_BYTES = 1024**2
 # What nothing refers to yet may be about to be referred to; a day is far above any transaction.
@@ -154,6 +154,7 @@ def collect_garbage(*, now: datetime | None = None) -> int:
     limit = (now or timezone.now()) - GARBAGE_AGE
     references = [
         Exists(Upload.objects.filter(artifact=OuterRef("pk"))),
+        Exists(LoadTest.objects.filter(report_html=OuterRef("pk"))),
         *(Exists(ModelVersion.objects.filter(**{n: OuterRef("pk")})) for n in VERSION_FILES),
     ]
     candidates = Artifact.objects.filter(created_at__lt=limit)

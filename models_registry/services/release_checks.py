@@ -19,7 +19,9 @@ from models_registry.models import (
 )
 from models_registry.rules import release_payload, releases
 from models_registry.rules.contract_types import ContractDocument
+from models_registry.rules.load_tests import Gate
 from models_registry.rules.release_payload import Digests, ReleasePayload
+from models_registry.selectors.load_tests import gate_of
 from models_registry.services.artifacts import verify_content
 from models_registry.services.contract_checks import (
     contract_in_force,
@@ -58,12 +60,12 @@ def verify_release(
     """Check the release, its approvals, its contract and (`read_files`) the bytes on disk again.
 
     `restoring` is for putting back what ran already (its Triton was restarted): digests and
-    signatures have to hold as ever, but a policy or a contract that changed since is not a reason
-    to take down what serves.
+    signatures have to hold as ever, but a policy, a contract or a load test that changed since is
+    not a reason to take down what serves.
 
     Raises Conflict: `release_not_approved`, `approval_missing`, `contract_missing`,
-    `contract_not_in_force`, `contract_does_not_fit`, `digest_mismatch`, `artifact_missing`,
-    `signature_invalid`.
+    `contract_not_in_force`, `contract_does_not_fit`, `load_test_missing`, `digest_mismatch`,
+    `artifact_missing`, `signature_invalid`.
     """
     release = Release.objects.select_related(
         "environment", "contract__model", "version__model", "version__source", "version__onnx",
@@ -119,6 +121,14 @@ def check_fit(contract: ServiceContract, version: ModelVersion) -> None:
         )
 
 
+def check_load_test(release: Release) -> Gate:
+    """The load test that the release's environment asks for; Conflict `load_test_missing`."""
+    found = gate_of(release)
+    if not found.open:
+        raise Conflict(found.sentence, code="load_test_missing", hint=found.hint)
+    return found
+
+
 def _verified(release: Release, *, read_files: bool, restoring: bool) -> VerifiedRelease:
     version = release.version
     onnx, config, report = complete_files(version)
@@ -136,6 +146,8 @@ def _verified(release: Release, *, read_files: bool, restoring: bool) -> Verifie
     if read_files:
         for artifact in (version.source, onnx, config, report):
             verify_content(artifact)
+    if not restoring:
+        check_load_test(release)
     notes = [
         *_verify_contract(release, restoring=restoring),
         *_verify_approvals(release, restoring=restoring),

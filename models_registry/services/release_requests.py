@@ -28,7 +28,12 @@ from models_registry.services.contract_checks import (
     verify_bytes,
     verify_in_force,
 )
-from models_registry.services.release_checks import check_fit, complete_files, policy_of
+from models_registry.services.release_checks import (
+    check_fit,
+    check_load_test,
+    complete_files,
+    policy_of,
+)
 from models_registry.services.release_records import decide, publish, record, url_of
 
 MAX_NOTE = 2000
@@ -47,7 +52,8 @@ def request_release(
 
     The same question by the same person, while it is open, gives the release that is there.
     Raises NotFound, Conflict: `version_not_validated`, `contract_missing`,
-    `contract_does_not_fit`, `release_exists`.
+    `contract_does_not_fit`, `release_exists`, and `load_test_missing` where it would be approved
+    at once.
     """
     require(actor, "release.request")
     if not actor.user.has_role(*OPERATORS):
@@ -71,7 +77,10 @@ def request_release(
         release = _write(version, environment, contract, note, actor)
         policy = policy_of(environment, contract)
         if not policy.roles:
+            gate = check_load_test(release)
             explanation = releases.standing(policy, ()).explanation
+            if gate.required:
+                explanation += f" {gate.sentence}"
             decide(release, ReleaseState.APPROVED, actor, reason=explanation)
         publish(release)
     return release

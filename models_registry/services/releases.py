@@ -19,7 +19,11 @@ from models_registry.selectors.releases import policy_of
 from models_registry.services.catalog import require_part_in
 from models_registry.services.contract_checks import contract_in_force, verify_in_force
 from models_registry.services.contracts import contract_bundle
-from models_registry.services.release_checks import VerifiedRelease, verify_release
+from models_registry.services.release_checks import (
+    VerifiedRelease,
+    check_load_test,
+    verify_release,
+)
 from models_registry.services.release_records import decide, lock_release, publish, record
 from models_registry.services.release_requests import request_release
 from models_registry.services.signatures import is_same_signature, public_key, take_in
@@ -41,8 +45,9 @@ def approve_release(
     """Approve with a signature over the release's payload; the last one missing approves it.
 
     The same envelope again changes nothing. Raises NotAllowed (`author_may_not_approve`,
-    `role_missing`), Conflict (`release_decided`, `already_decided`, `contract_superseded`), and
-    Invalid for a key or signature that does not do (see `signatures.take_in`).
+    `role_missing`), Conflict (`release_decided`, `already_decided`, `contract_superseded`,
+    `load_test_missing`), and Invalid for a key or signature that does not do (see
+    `signatures.take_in`).
     """
     require(actor, "release.decide")
     with transaction.atomic():
@@ -60,6 +65,7 @@ def approve_release(
             is_author=release.requested_by_id == actor.user.pk,
         )
         _check_contract(release)
+        gate = check_load_test(release)
         stored, key = take_in(
             envelope,
             payload_type=RELEASE_PAYLOAD_TYPE,
@@ -73,7 +79,12 @@ def approve_release(
             release,
             "release.approve",
             actor,
-            after={"role": role, "key": key.keyid, "digest": release.digest},
+            after={
+                "role": role,
+                "key": key.keyid,
+                "digest": release.digest,
+                "load_test": gate.run.id if gate.run else None,
+            },
         )
         if rules.standing(policy, [*given, role]).complete:
             decide(release, ReleaseState.APPROVED, actor)

@@ -145,7 +145,7 @@ def _context(request: HttpRequest, release_id: uuid.UUID) -> dict[str, Any]:
         "environment": release.environment,
         "current_environment": {
             "name": release.environment.name,
-            "is_production": release.environment.name == "production",
+            "is_production": release.environment.production,
         },
         "verdict": verdict_of(version),
         "words": _words(page),
