@@ -9,6 +9,7 @@ the lock files anew from the requirement files.
 from __future__ import annotations
 
 import argparse
+import ctypes.util
 import fcntl
 import hashlib
 import json
@@ -172,6 +173,8 @@ def install_system_packages(*, dev: bool) -> int:
     wanted: list[str] = []
     if not shutil.which("bwrap"):
         wanted.append("bubblewrap")
+    if not ctypes.util.find_library("seccomp"):
+        wanted.append("libseccomp2")
     if not has_libpython():
         wanted.append("libpython3.11")
     if dev and not (shutil.which("chromium") or shutil.which("chromium-browser")):
@@ -185,8 +188,9 @@ def install_system_packages(*, dev: bool) -> int:
     else:
         say(
             f"  {' '.join(wanted)} missing. Install with: sudo apt-get install {' '.join(wanted)}\n"
-            "  (bubblewrap: the sandbox that opens model files; libpython3.11: Triton's Python\n"
-            "  backend; chromium and fonts-noto-cjk: the browser tests)"
+            "  (bubblewrap: the sandbox that opens model files; libseccomp2: its system call\n"
+            "  filter; libpython3.11: Triton's Python backend; chromium and fonts-noto-cjk:\n"
+            "  the browser tests)"
         )
     return 1
 

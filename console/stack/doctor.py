@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import importlib.util
 import shutil
 import subprocess
 import tempfile
@@ -102,7 +104,19 @@ def _sandbox() -> Finding:
             f"bubblewrap cannot make a sandbox: {tried.stderr.strip()}",
             "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1",
         )
-    return Finding("sandbox", "ok", "bubblewrap makes sandboxes without a network")
+    if importlib.util.find_spec("pyseccomp") is None or not ctypes.util.find_library("seccomp"):
+        return Finding(
+            "sandbox",
+            "warning",
+            "bubblewrap makes sandboxes without a network, but without the system call filter: "
+            "libseccomp is missing",
+            "sudo apt-get install libseccomp2, and install deploy/requirements/worker.txt",
+        )
+    return Finding(
+        "sandbox",
+        "ok",
+        "bubblewrap makes sandboxes without a network, libseccomp filters their system calls",
+    )
 
 
 def _disk(config: Config) -> Finding:

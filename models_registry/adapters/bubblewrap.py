@@ -3,7 +3,8 @@
 The child gets its own mount, process, network, IPC and host-name namespaces; of the file system it
 sees /usr, the Python installation, the programs' own source, its input files (read-only), a work
 folder and a /tmp of its own. As root it runs under a user id that nobody else has; as an ordinary
-user it stays that user, mapped to an unprivileged id. No capabilities, no inherited environment.
+user it stays that user, mapped to an unprivileged id. No capabilities, no inherited environment,
+and, where libseccomp is there, no system calls that a model has no use for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Final, Literal
 
 from console.errors import Unavailable
 from models_registry import exporting, rules
+from models_registry.adapters import seccomp
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -56,14 +58,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One prepared run: the command, and the id whose files the work folder's must be."""
+    """One prepared run: the command, the id whose files the work folder's must be, the filter."""
 
     command: list[str]
     owner: int
+    program: bytes
 
 
-def box(program: str, *, work: Path, files: Mapping[str, Path], limits: Limits) -> Box:
-    """The command that runs `python -m models_registry.exporting.<program>` behind the walls.
+def box(stage: str, *, work: Path, files: Mapping[str, Path], limits: Limits) -> Box:
+    """The command that runs `python -m models_registry.exporting.<stage>` behind the walls.
 
     `files` maps names below /box/in to host files. Raises `Unavailable` where there is no sandbox.
     """
@@ -72,16 +75,40 @@ def box(program: str, *, work: Path, files: Mapping[str, Path], limits: Limits) 
     binds = ["--bind", str(work), WORK, "--perms", "0755", "--dir", INPUT]
     for name, path in files.items():
         binds += ["--ro-bind", str(path), f"{INPUT}/{name}"]
-    python = [sys.executable, "-s", "-B", "-W", "ignore", "-m", f"{exporting.__name__}.{program}"]
-    return Box(_command(identity, owner, binds, limits, python), owner)
+    python = [sys.executable, "-s", "-B", "-W", "ignore", "-m", f"{exporting.__name__}.{stage}"]
+    return Box(_command(identity, owner, binds, limits, python), owner, program())
 
 
-@lru_cache(maxsize=1)
 def available() -> Identity:
     """How a sandbox can be had here, tried for real once per process.
 
     Raises `Unavailable` (never retryable) with what is missing; there is no weaker substitute.
     """
+    return _standing().identity
+
+
+def program() -> bytes:
+    """The system call filter of every run, b"" where it cannot be had (`weakness` says why)."""
+    return _standing().program
+
+
+def weakness() -> str:
+    """What this machine's sandbox lacks, as one sentence without its full stop; "" for nothing.
+
+    Raises `Unavailable` where there is no sandbox.
+    """
+    return _standing().weakness
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    identity: Identity
+    program: bytes
+    weakness: str
+
+
+@lru_cache(maxsize=1)
+def _standing() -> _Standing:
     if shutil.which("bwrap") is None:
         raise Unavailable(
             "Model files cannot be opened: bubblewrap (bwrap) is not installed.",
@@ -89,27 +116,15 @@ def available() -> Identity:
             hint=_INSTALL_HINT,
             retryable=False,
         )
+    built = seccomp.build()
     wanted: tuple[Identity, ...] = ("own", "mapped") if os.geteuid() == 0 else ("mapped",)
     complaint = ""
     for identity in wanted:
-        command = _command(
-            identity, _FREE_IDS[0], [], Limits(), [sys.executable, "-s", "-B", "-c", "pass"]
-        )
-        try:
-            done = subprocess.run(
-                command,
-                env={},
-                capture_output=True,
-                timeout=30,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            complaint = str(error)
-            continue
-        if done.returncode == 0:
-            return identity
-        complaint = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        complaint = _complaint(identity, built.program)
+        if not complaint:
+            return _Standing(identity, built.program, built.missing)
+        if built.program and not _complaint(identity, b""):
+            return _Standing(identity, b"", f"the kernel takes no filter ({complaint})")
     raise Unavailable(
         f"Model files cannot be opened: bubblewrap does not start here ({complaint}).",
         code="sandbox_unavailable",
@@ -118,6 +133,29 @@ def available() -> Identity:
         "and mount).",
         retryable=False,
     )
+
+
+def _complaint(identity: Identity, program: bytes) -> str:
+    """Start a sandbox that does nothing; what bwrap says against it, "" when it works."""
+    nothing = [sys.executable, "-s", "-B", "-c", "pass"]
+    command = _command(identity, _FREE_IDS[0], [], Limits(), nothing)
+    with seccomp.handed(program) as (options, descriptors):
+        try:
+            done = subprocess.run(
+                [command[0], *options, *command[1:]],
+                env={},
+                capture_output=True,
+                timeout=30,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                pass_fds=descriptors,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    if done.returncode == 0:
+        return ""
+    said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+    return said or f"it ended with code {done.returncode}"
 
 
 def _command(

@@ -57,7 +57,7 @@ _OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "export": (protocol.MODEL,),
     "optimise": (protocol.MODEL,),
     "reference": (protocol.REFERENCE,),
-    "validate": (protocol.SAMPLE_REQUEST,),
+    "validate": (protocol.SAMPLE_REQUEST, protocol.REPLAY),
 }
 # What a stage may leave as well.
 _FURTHER_OUTPUTS: Final[dict[str, tuple[str, ...]]] = {

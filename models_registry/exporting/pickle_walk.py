@@ -212,6 +212,13 @@ class _Machine(pickle._Unpickler):  # joblib builds on it too; the C one is clos
             self.imports.add(mapped)
         return Inert((module, name))
 
+    def load_stack_global(self) -> None:
+        """The name has to lie on the stack as text; a real machine may have made it by a call."""
+        name = self.stack.pop()
+        self.append(self.find_class(self.stack.pop(), name))
+
+    dispatch[pickle.STACK_GLOBAL[0]] = load_stack_global
+
     def get_extension(self, code: int) -> None:
         """The copyreg registry can stand for any import."""
         self.imports.add((COMPUTED, f"extension {code}"))

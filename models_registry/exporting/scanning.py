@@ -14,21 +14,17 @@ A list of bad names is never complete: this spares people obvious attacks, the w
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
 import json
-import lzma
 import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Final
 
-from models_registry.exporting import archives
+from models_registry.exporting import archives, unpacking
 from models_registry.exporting.pickle_walk import COMPUTED, JOBLIB_ARRAY, MIB, Budget, Reader, walk
 from models_registry.exporting.pickles import names as listed
 from models_registry.exporting.protocol import Refused
@@ -69,6 +65,9 @@ _ALSO_DANGEROUS: Final = {
     "dill": "*",
     "cloudpickle": {"load", "loads"},
 }
+_DANGEROUS_NAMES: Final = frozenset(
+    ["__import__", "_load_from_bytes", "eval", "exec", "loads", "popen", "read_pickle", "system"]
+)
 
 
 @dataclass(slots=True)
@@ -130,7 +129,8 @@ def scan(path: Path) -> Findings:
     found = _scan(path, Findings())
     if JOBLIB_ARRAY in found.imports:
         # What joblib takes for numbers is more of the pickle to those who read it without joblib.
-        found.imports |= _scan(path, Findings(arrays=False)).imports
+        plain = _scan(path, Findings(arrays=False)).imports
+        found.imports |= {pair for pair in plain if COMPUTED not in pair}
     return found
 
 
@@ -172,11 +172,16 @@ def dangerous(imports: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     for issue in by_modelscan(Model("imports", io.BytesIO(plain)), DEFAULT_SETTINGS).issues:
         bad.add((issue.details.module, issue.details.operator))
     bad |= {pair for pair in readings if _is_also_dangerous(*pair)}
-    return tuple(sorted({".".join(readings[pair]) for pair in bad if pair in readings}))
+    asked = {readings[pair] for pair in bad if pair in readings}
+    return tuple(sorted({_spoken(*pair) for pair in asked}))
+
+
+def _spoken(module: str, name: str) -> str:
+    return "a name made up while it runs" if module == COMPUTED else f"{module}.{name}"
 
 
 def _is_also_dangerous(module: str, name: str) -> bool:
-    if COMPUTED in (module, name):
+    if COMPUTED in (module, name) or name in _DANGEROUS_NAMES:
         return True
     parts = module.split(".")
     for length in range(len(parts), 0, -1):
@@ -218,11 +223,11 @@ def _look(reader: Reader, name: str, depth: int, found: Findings, budget: Budget
         if depth:  # the outermost is read from the file itself
             _look_into_zip(_kept(reader, name), depth, found, budget)
         return
-    unpacked = _unpacked(reader, head)
+    unpacked = unpacking.unpacked(reader, head)
     if unpacked is not None:
         _deeper(name, depth)
         _look(Reader(unpacked, budget), name, depth + 1, found, budget)
-    elif _is_tar(head):
+    elif unpacking.is_tar(head):
         _look_into_tar(reader, name, depth, found, budget)
     elif head.startswith(b"\x93NUMPY"):
         _look_into_npy(reader, name, found)
@@ -262,7 +267,7 @@ def _look_into_zip(source: Path | IO[bytes], depth: int, found: Findings, budget
 
 def _look_into_tar(reader: Reader, name: str, depth: int, found: Findings, budget: Budget) -> None:
     _deeper(name, depth)
-    stream = _Plain(reader)
+    stream = unpacking.Plain(reader)
     try:
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for number, info in enumerate(archive):
@@ -327,87 +332,6 @@ def _is_pickle(reader: Reader) -> bool:
     return len(head) == 2 and head[0] == 0x80 and head[1] <= 5
 
 
-def _is_tar(head: bytes) -> bool:
-    if len(head) < 512 or not any(head):
-        return False
-    try:
-        tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
-    except (tarfile.TarError, ValueError):
-        return False
-    return True
-
-
-class _Plain(io.RawIOBase):
-    """A reader as the file object that decompressors take."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with what comes next."""
-        data = self._reader.chunk(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class _Inflated(io.RawIOBase):
-    """A zlib stream, as joblib writes it, inflated piece by piece."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._inflate = zlib.decompressobj()
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer; 0 at the end of the stream."""
-        while not self._inflate.eof:
-            packed = self._inflate.unconsumed_tail or self._reader.chunk(65_536)
-            data = self._inflate.decompress(packed, len(buffer))
-            if data or not packed:
-                buffer[: len(data)] = data
-                return len(data)
-        return 0
-
-
-def _unpacked(reader: Reader, head: bytes) -> IO[bytes] | None:
-    """The stream behind a compressor that joblib or tar know; None when there is none."""
-    if head.startswith(b"\x1f\x8b"):
-        return _Tolerant(gzip.GzipFile(fileobj=_Plain(reader)))
-    if head.startswith(b"BZh"):
-        return _Tolerant(bz2.BZ2File(_Plain(reader)))
-    if head.startswith((b"\xfd7zXZ\x00", b"\x5d\x00\x00")):
-        return _Tolerant(lzma.LZMAFile(cast(IO[bytes], _Plain(reader))))
-    if head.startswith(b"ZF0x"):  # joblib before 0.10: the inflated size in 19 characters
-        reader.exactly(21)
-        if reader.peek(1) == b" ":
-            reader.exactly(1)
-        return _Tolerant(_Inflated(reader))
-    if len(head) > 2 and head[0] == 0x78 and int.from_bytes(head[:2]) % 31 == 0:
-        return _Tolerant(_Inflated(reader))
-    return None
-
-
-class _Tolerant(io.BufferedReader):
-    """Ends where the packed data is damaged: whoever opens the file will find that too."""
-
-    def __init__(self, raw: Any) -> None:
-        super().__init__(raw, 65_536)
-
-    def read(self, size: int | None = -1) -> bytes:
-        """As usual; b"" behind damage."""
-        try:
-            return super().read(size)
-        except (OSError, EOFError, zlib.error, lzma.LZMAError):
-            return b""
-
-
 def _kept(reader: Reader, name: str) -> IO[bytes]:
     """A zip inside an archive, in memory: its directory is at its end."""
     parts, size = [], 0
@@ -431,7 +355,13 @@ def _lambdas_of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Bud
     with archive.open(info) as stream:
         text = stream.read(MAX_CONFIG + 1)
     budget.take(len(text))
-    return 0 if len(text) > MAX_CONFIG else _lambdas(text)
+    if len(text) > MAX_CONFIG:
+        raise Refused(
+            "archive_too_large",
+            f"{info.filename[:200]!r} in the file is larger than {MAX_CONFIG // MIB} MiB.",
+            "Describe the model without its weights: they belong into their own file.",
+        )
+    return _lambdas(text)
 
 
 def _lambdas_of_hdf5(path: Path) -> int:
@@ -455,7 +385,7 @@ def _lambdas(text: bytes) -> int:
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            count += value.get("class_name") in {"Lambda", "__lambda__"}
+            count += str(value.get("class_name")) in {"Lambda", "__lambda__"}
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)

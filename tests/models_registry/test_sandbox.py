@@ -264,7 +264,7 @@ def test_without_bubblewrap_nothing_is_opened(
 ) -> None:
     source = model_files.save(model_files.plain(), tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    bubblewrap.available.cache_clear()
+    bubblewrap._standing.cache_clear()
     try:
         with pytest.raises(Unavailable, match="bubblewrap") as caught:
             sandbox.run(
@@ -274,7 +274,7 @@ def test_without_bubblewrap_nothing_is_opened(
                 files={"source": source},
             )
     finally:
-        bubblewrap.available.cache_clear()
+        bubblewrap._standing.cache_clear()
 
     assert "apt install bubblewrap" in caught.value.hint
     assert not caught.value.retryable
