@@ -51,7 +51,13 @@ KINDS: dict[str, JobKind] = {
             1,
             "models_registry.services.load_tests.load_test_ended",
         ),
-        JobKind("build_plan", "deployments.tasks.build_plan", "", 2),
+        JobKind(
+            "build_plan",
+            "deployments.tasks.build_plan",
+            "",
+            2,
+            "deployments.services.plans.plan_ended",
+        ),
         JobKind(
             "deploy",
             "deployments.tasks.deploy",
