@@ -32,6 +32,7 @@ VARIABLES = frozenset(
         "COVENANT_HOME",
         "COVENANT_LOAD_TEST_MAX_RATE",
         "COVENANT_PORT_BASE",
+        "COVENANT_SANDBOX_MEMORY",
         "COVENANT_SECRET_KEY",
         "COVENANT_STORAGE",
         "COVENANT_TRITON",
@@ -115,6 +116,7 @@ class Config:
     debug: bool
     load_test_max_rate: int
     triton_release: str
+    sandbox_memory_mib: int
     custom_op_libraries: tuple[Path, ...]
     allow_pickled_modules: bool
 
@@ -175,6 +177,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         debug=read_bool(env, "COVENANT_DEBUG", False),
         load_test_max_rate=read_int(env, "COVENANT_LOAD_TEST_MAX_RATE", 500, low=1, high=5000),
         triton_release=_triton_release(env),
+        sandbox_memory_mib=read_int(env, "COVENANT_SANDBOX_MEMORY", 0, low=0, high=16 * 1024**2),
         custom_op_libraries=read_files(env, "COVENANT_CUSTOM_OP_LIBRARIES"),
         allow_pickled_modules=read_bool(env, "COVENANT_ALLOW_PICKLED_MODULES", False),
     )

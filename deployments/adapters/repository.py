@@ -6,6 +6,7 @@ moved in by one rename. Triton reads only what was renamed.
     <home>/repository/<triton model>/config.pbtxt
     <home>/repository/<triton model>/warmup/<input>
     <home>/repository/<triton model>/<version>/model.onnx
+    <home>/repository/<triton model>/<version>/model.onnx.data   (weights of a large model)
     <home>/staging/<random>/…
 """
 

@@ -96,6 +96,12 @@ def show_model(session: Session, name: str) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The module's source (.py, or a zip or tar of a package) for a state dict.",
 )
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file that the .onnx file keeps its weights in; once for each, under its own name.",
+)
 @click.option("--module", default="", help="file.py:ClassName, for a state dict.")
 @click.option("--arguments", default="{}", help="The module's keyword arguments as JSON.")
 @click.option(
@@ -120,6 +126,7 @@ def push(
     file: Path,
     inputs: tuple[str, ...],
     code: Path | None,
+    data: tuple[Path, ...],
     module: str,
     arguments: str,
     model_class: str,
@@ -139,6 +146,8 @@ def push(
         "module_entry": module,
         "module_arguments": _parse_arguments(arguments),
     }
+    if data:
+        body["data_uploads"] = [_upload(session, path) for path in data]
     if code:
         body["code_upload"] = _upload(session, code)
     created = session.client.post(f"/models/{name}/versions/", body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,16 +47,23 @@ def node_files(placement: Placement) -> Iterator[NodeFiles]:
     )
     parts = [FilePart.of_bytes(CONFIG, placed.encode())]
     parts += [FilePart.of_bytes(*item) for item in _warmup_files(text, version).items()]
-    with artifacts.local_path(onnx) as path:
-        yield NodeFiles(
-            config=tuple(parts),
-            files=(FilePart(triton_config.MODEL_FILE, Path(path), onnx.sha256, onnx.size),),
-            digests={
-                "onnx": onnx.sha256,
-                "config": config.sha256,
-                "placed_config": parts[0].sha256,
-            },
-        )
+    model = {triton_config.MODEL_FILE: onnx}
+    digests = {"onnx": onnx.sha256, "config": config.sha256, "placed_config": parts[0].sha256}
+    if version.onnx_data is not None or "onnx_data" in signed:
+        data = _signed("onnx_data", version.onnx_data, signed)
+        model[triton_config.DATA_FILE] = data
+        digests["onnx_data"] = data.sha256
+    with ExitStack() as opened:
+        files = [
+            FilePart(
+                name,
+                Path(opened.enter_context(artifacts.local_path(artifact))),
+                artifact.sha256,
+                artifact.size,
+            )
+            for name, artifact in model.items()
+        ]
+        yield NodeFiles(config=tuple(parts), files=tuple(files), digests=digests)
 
 
 def recorded_sample(version: ModelVersion) -> dict[str, Any] | None:

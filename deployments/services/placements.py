@@ -290,6 +290,7 @@ def placements_in_full() -> QuerySet[Placement]:
         "deployment__release__contract",
         "deployment__release__version__model",
         "deployment__release__version__onnx",
+        "deployment__release__version__onnx_data",
         "deployment__release__version__config",
         "deployment__release__version__sample",
     )

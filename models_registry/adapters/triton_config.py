@@ -21,6 +21,7 @@ from models_registry.rules.tuning import ConfigPlan, Tensor, WarmupInput
 
 PLATFORM = "onnxruntime_onnx"
 MODEL_FILE = "model.onnx"
+DATA_FILE = "model.onnx.data"
 WARMUP_FOLDER = "warmup"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from models_registry.exporting.protocol import DEFAULT_OPSET
-from models_registry.models import ModelClass, RiskClass
+from models_registry.models import ModelClass, Optimisation, RiskClass
 
 
 class CreateModelSerializer(serializers.Serializer[Any]):
@@ -54,6 +54,12 @@ class CreateVersionSerializer(serializers.Serializer[Any]):
     )
     model_class = serializers.ChoiceField(ModelClass.choices, default=ModelClass.TABULAR)
     code_upload = serializers.UUIDField(required=False, allow_null=True)
+    data_uploads = serializers.ListField(
+        child=serializers.UUIDField(),
+        required=False,
+        default=list,
+        help_text="Files that an .onnx file keeps its weights in, called as it calls them.",
+    )
     sample = serializers.DictField(
         required=False, allow_null=True, help_text="A v2 request, or nested lists by input."
     )
@@ -63,6 +69,14 @@ class CreateVersionSerializer(serializers.Serializer[Any]):
     )
     module_arguments = serializers.DictField(required=False, default=dict)
     tuning = serializers.DictField(required=False, default=dict)
+    notes = serializers.CharField(required=False, allow_blank=True, default="")
+
+
+class OptimiseSerializer(serializers.Serializer[Any]):
+    optimisation = serializers.ChoiceField(Optimisation.choices)
+    keep_io = serializers.BooleanField(
+        default=True, help_text="false: an FP16 variant takes and gives FP16 as well."
+    )
     notes = serializers.CharField(required=False, allow_blank=True, default="")
 
 

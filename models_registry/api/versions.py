@@ -68,6 +68,7 @@ class VersionListView(ListAPIView[ModelVersion]):
             model=find_model(name),
             upload_id=wanted.pop("upload"),
             code_upload_id=wanted.pop("code_upload", None),
+            data_upload_ids=wanted.pop("data_uploads"),
             sample=sample if sample is not None else sample_upload,
             **wanted,
             actor=actor_of(request),
@@ -145,7 +146,8 @@ class VersionFileView(APIView):
                 "file",
                 str,
                 OpenApiParameter.PATH,
-                enum=["source", "code", "onnx", "config", "report", "sample"],
+                description="source, code, onnx, onnx_data, config, report, sample, or data:NAME "
+                "for a file beside the source; a version's `files` lists what it has.",
             )
         ],
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},

@@ -53,8 +53,8 @@ def verify_bundle(
     """Check every claim that a bundle makes; never raises, the report says what is wrong.
 
     `trusted_keyids`: only these keys count. `seat_keyids`: seat → the key that belongs there.
-    `files`: source, onnx, config, report or contract → the SHA-256 in hex that was found, compared
-    with what the release signed. `required_approvals`: roles that must have approved a release.
+    `files`: source, onnx, onnx_data, config, report or contract → the SHA-256 in hex that was found,
+    compared with what the release signed. `required_approvals`: roles that must have approved a release.
     `require_contract`: a release must carry its contract, signed by all three seats.
     """
     findings = Findings()
@@ -141,7 +141,7 @@ def _release_report(
             "not_signed", "Nobody approved this release; does its environment ask for none?"
         )
     if release is not None:
-        signed = {name: getattr(release.digests, name) for name in release_payload.FILES}
+        signed = release.digests.named()
         _compare_files(signed, files, findings)
         _check_contract(bundle, release, trust, require_contract, findings)
     return BundleReport(

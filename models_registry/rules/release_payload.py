@@ -25,6 +25,12 @@ _FIELDS = (
     "requested_at",
 )
 FILES = ("source", "onnx", "config", "report", "contract")
+WEIGHTS = "onnx_data"
+"""The digest that a release has only where the model's weights lie beside its graph.
+
+Absent otherwise, never null: releases that were signed before there was such a file stay as they
+are, and every release has exactly one spelling.
+"""
 _HEX = re.compile(r"[0-9a-f]{64}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{6})?Z")
 _TEXTS = {
@@ -37,13 +43,22 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """SHA-256 in hex of what was validated; `contract` is None where none is asked for."""
+    """SHA-256 in hex of what was validated.
+
+    `contract` is None where none is asked for, `onnx_data` where the ONNX file is the whole model.
+    """
 
     source: str
     onnx: str
     config: str
     report: str
     contract: str | None = None
+    onnx_data: str | None = None
+
+    def named(self) -> dict[str, str | None]:
+        """Digests by name, as the document has them."""
+        names = (*FILES, WEIGHTS) if self.onnx_data is not None else FILES
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +86,7 @@ def canonical(payload: ReleasePayload) -> bytes:
             "model": payload.model,
             "version": payload.version,
             "environment": payload.environment,
-            "digests": {name: getattr(payload.digests, name) for name in FILES},
+            "digests": payload.digests.named(),
             "requested_by": payload.requested_by,
             "requested_at": time_text(payload.requested_at),
         }
@@ -147,7 +162,7 @@ def _faults(body: dict[str, JsonValue]) -> list[FieldError]:
 
 
 def _digest_faults(digests: JsonValue) -> list[FieldError]:
-    if not isinstance(digests, dict) or set(digests) != set(FILES):
+    if not isinstance(digests, dict) or set(digests) - {WEIGHTS} != set(FILES):
         return [FieldError("/digests", f"does not have exactly {', '.join(FILES)}")]
     faults: list[FieldError] = []
     for name, value in digests.items():

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 
 from console.errors import NotFound
-from models_registry.models import Artifact, ModelVersion, Release
+from models_registry.exporting import protocol
+from models_registry.models import Artifact, ModelVersion, Release, VersionFile
 
 FILES: tuple[tuple[str, str], ...] = (
     ("source", "source"),
     ("code", "code"),
     ("onnx", "onnx"),
+    ("onnx_data", "onnx_data"),
     ("config", "config"),
     ("report", "report_artifact"),
     ("sample", "sample"),
@@ -21,8 +23,14 @@ FILES: tuple[tuple[str, str], ...] = (
 """(public name, field) of each file that a version may have."""
 
 _RELATED = (
-    "model", "created_by", "export_job", "validate_job", *(field for _, field in FILES)
+    "model", "created_by", "export_job", "validate_job", "derived_from",
+    *(field for _, field in FILES)
 )  # fmt: skip
+# Of the original of a variant only its number is asked for.
+_HEAVY = ("derived_from__report", "derived_from__facts", "derived_from__config_origins")
+_BESIDE = "data:"
+"""Before the names of files that the source refers to, as public names."""
+
 _EXTENSIONS = {
     "onnx": "model.onnx",
     "config": "config.pbtxt",
@@ -30,6 +38,9 @@ _EXTENSIONS = {
     "sample": "sample.json",
     "code": "code",
 }
+
+
+_FURTHER = Prefetch("files", VersionFile.objects.select_related("artifact"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +66,12 @@ class VersionPage:
 
 
 def version_list(model_name: str, *, state: str = "", q: str = "") -> QuerySet[ModelVersion]:
-    """A model's versions, newest first, in 1 query; reports and facts are left out."""
+    """A model's versions, newest first, in 2 queries; reports and facts are left out."""
     versions = (
         ModelVersion.objects.filter(model__name=model_name)
         .select_related(*_RELATED)
-        .defer("report", "facts", "config_origins")
+        .prefetch_related(_FURTHER)
+        .defer("report", "facts", "config_origins", *_HEAVY)
     )
     if state:
         versions = versions.filter(state=state)
@@ -69,10 +81,12 @@ def version_list(model_name: str, *, state: str = "", q: str = "") -> QuerySet[M
 
 
 def find_version(model_name: str, number: int) -> ModelVersion:
-    """One version with its files and jobs, in 1 query. Raises NotFound."""
+    """One version with its files and jobs, in 2 queries. Raises NotFound."""
     version = (
         ModelVersion.objects.filter(model__name=model_name, number=number)
         .select_related(*_RELATED)
+        .prefetch_related(_FURTHER)
+        .defer(*_HEAVY)
         .first()
     )
     if version is None:
@@ -103,13 +117,17 @@ def version_page(model_name: str, number: int) -> VersionPage:
 
 
 def files_of(version: ModelVersion) -> tuple[FileRow, ...]:
-    """The files that the version has."""
+    """The files that the version has; those beside its source follow it under their names."""
     stem = f"{version.model.name}-v{version.number}"
-    return tuple(
+    rows = [
         FileRow(name, artifact, _download_name(stem, name, version))
         for name, field in FILES
         if (artifact := getattr(version, field)) is not None
-    )
+    ]
+    rows[1:1] = [
+        FileRow(f"{_BESIDE}{file.name}", file.artifact, file.name) for file in version.files.all()
+    ]
+    return tuple(rows)
 
 
 def find_file(version: ModelVersion, name: str) -> FileRow:
@@ -125,6 +143,9 @@ def find_file(version: ModelVersion, name: str) -> FileRow:
 def _download_name(stem: str, name: str, version: ModelVersion) -> str:
     if name == "source":
         return version.filename
+    if name == "onnx_data" or (name == "onnx" and version.onnx_data_id):
+        # The graph refers to its weights by this name.
+        return protocol.MODEL if name == "onnx" else protocol.MODEL_DATA
     return f"{stem}-{_EXTENSIONS[name]}"
 
 

@@ -19,6 +19,7 @@ from models_registry.services.sandboxed import (
     finite,
     lock_version,
     run_program,
+    source_files,
     work_folder,
 )
 from models_registry.services.versions import publish, url_of
@@ -38,20 +39,13 @@ def run_export(run: JobRun) -> dict[str, Any]:
         result = run_program(run, *_asked(version, run.job), folder)
         facts = protocol.ExportFacts.from_json(result.answer)
         run.progress(0.96, "Storing the ONNX file")
-        path = result.outputs[protocol.MODEL]
-        digest = artifacts.file_digest(path)
-        if digest != facts.sha256:
-            raise Invalid(
-                "The exported file is not the one that the exporter reported.",
-                code="export_inconsistent",
-                hint="Retry the job; if it happens again, report it with the job's id.",
-            )
-        onnx = artifacts.store_file(path, sha256=digest, move=True)
+        onnx, data = _stored(result, facts)
     with run.transaction():
         version = lock_version(run)
         if version.state != VersionState.EXPORTING:
             return _result(version)
-        version.onnx, version.facts = onnx, finite(facts.to_json())
+        version.onnx, version.onnx_data = onnx, data
+        version.facts = finite(facts.to_json())
         version.state = VersionState.VALIDATING
         version.validate_job = jobs.enqueue(
             kind="validate",
@@ -61,19 +55,44 @@ def run_export(run: JobRun) -> dict[str, Any]:
             actor=run.actor,
             idempotency_key=f"validate:{version.pk}",
         )
-        version.save(update_fields=["onnx", "facts", "state", "validate_job"])
+        version.save(update_fields=["onnx", "onnx_data", "facts", "state", "validate_job"])
         audit.record(
             actor=run.actor,
             action="version.optimise" if version.optimisation else "version.export",
             subject=str(version),
             subject_url=url_of(version),
             before=_made_of(version),
-            after={"onnx": onnx.sha256, "opset": facts.opset, "exporter": facts.exporter},
+            after={
+                "onnx": onnx.sha256,
+                **({"onnx_data": data.sha256} if data else {}),
+                "opset": facts.opset,
+                "exporter": facts.exporter,
+            },
         )
         publish(version)
     for warning in facts.warnings:
         run.log(warning, level="warning")
     return _result(version)
+
+
+def _stored(
+    result: sandbox.SandboxResult, facts: protocol.ExportFacts
+) -> tuple[Artifact, Artifact | None]:
+    """The graph and, where there are any, the weights beside it; both are what was reported."""
+    reported = {protocol.MODEL: facts.sha256, protocol.MODEL_DATA: facts.data_sha256}
+    kept: dict[str, Artifact] = {}
+    for name, sha256 in reported.items():
+        path = result.outputs.get(name)
+        digest = artifacts.file_digest(path) if path else ""
+        if digest != sha256:
+            raise Invalid(
+                f"The exported {name} is not the one that the exporter reported.",
+                code="export_inconsistent",
+                hint="Retry the job; if it happens again, report it with the job's id.",
+            )
+        if path is not None:
+            kept[name] = artifacts.store_file(path, sha256=digest, move=True)
+    return kept[protocol.MODEL], kept.get(protocol.MODEL_DATA)
 
 
 def export_ended(job: Job) -> None:
@@ -95,13 +114,15 @@ def _asked(
     if version.optimisation:
         origin = optimisations.origin_of(version)
         request = optimisations.request_of(version, job)
-        return "optimise", request.to_json(), {protocol.MODEL: origin.onnx}
-    files = {
-        protocol.SOURCE: version.source,
-        protocol.CODE: version.code,
-        protocol.SAMPLE: version.sample,
-    }
-    return "export", _request(version).to_json(), files
+        return (
+            "optimise",
+            request.to_json(),
+            {
+                protocol.MODEL: origin.onnx,
+                protocol.MODEL_DATA: origin.onnx_data,
+            },
+        )
+    return "export", _request(version).to_json(), source_files(version)
 
 
 def _request(version: ModelVersion) -> protocol.ExportRequest:

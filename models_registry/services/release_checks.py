@@ -46,6 +46,7 @@ class VerifiedRelease:
     digests: Digests
     source: Artifact
     onnx: Artifact
+    onnx_data: Artifact | None
     config: Artifact
     report: Artifact
     sample: Artifact | None
@@ -69,6 +70,7 @@ def verify_release(
     """
     release = Release.objects.select_related(
         "environment", "contract__model", "version__model", "version__source", "version__onnx",
+        "version__onnx_data",
         "version__config", "version__report_artifact", "version__sample",
     ).get(pk=release.pk)  # fmt: skip
     if release.state != ReleaseState.APPROVED:
@@ -139,13 +141,15 @@ def _verified(release: Release, *, read_files: bool, restoring: bool) -> Verifie
         config=config.sha256,
         report=report.sha256,
         contract=release.contract.digest if release.contract else None,
+        onnx_data=version.onnx_data.sha256 if version.onnx_data else None,
     )
-    for name in release_payload.FILES:
+    for name in (*release_payload.FILES, release_payload.WEIGHTS):
         if getattr(found, name) != getattr(payload.digests, name):
             raise _other_digest(release, name)
     if read_files:
-        for artifact in (version.source, onnx, config, report):
-            verify_content(artifact)
+        for artifact in (version.source, onnx, version.onnx_data, config, report):
+            if artifact is not None:
+                verify_content(artifact)
     if not restoring:
         check_load_test(release)
     notes = [
@@ -161,6 +165,7 @@ def _verified(release: Release, *, read_files: bool, restoring: bool) -> Verifie
         digests=found,
         source=version.source,
         onnx=onnx,
+        onnx_data=version.onnx_data,
         config=config,
         report=report,
         sample=version.sample,

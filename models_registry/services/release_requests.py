@@ -149,6 +149,7 @@ def _write(
         config=config.sha256,
         report=report.sha256,
         contract=contract.digest if contract else None,
+        onnx_data=version.onnx_data.sha256 if version.onnx_data else None,
     )
     payload = release_payload.canonical(
         release_payload.ReleasePayload(
@@ -161,7 +162,6 @@ def _write(
             requested_at=now,
         )
     )
-    named = {name: getattr(digests, name) for name in release_payload.FILES}
     release = Release.objects.create(
         id=release_id,
         version=version,
@@ -169,7 +169,7 @@ def _write(
         contract=contract,
         payload=payload,
         digest=digest(payload),
-        digests=named,
+        digests=digests.named(),
         required_roles=list(policy_of(environment, contract).roles),
         requested_by=actor.user,
         requested_at=now,

@@ -18,11 +18,13 @@ from console.errors import Conflict, FieldError, Invalid, Unavailable
 from console.models import Job, JobState
 from console.services.job_runs import JobCancelled, JobRun, LeaseLost
 from models_registry.adapters import sandbox
+from models_registry.adapters.bubblewrap import GIB
 from models_registry.adapters.sandbox_leavings import Event
 from models_registry.exporting import protocol
 from models_registry.models import Artifact, ModelVersion, VersionState
 from models_registry.rules.versions import check_move, may_move, state_after_job
 from models_registry.services import artifacts
+from models_registry.services.sandbox_limits import limits_for
 from models_registry.services.versions import publish
 
 SCRATCH_SECONDS = 24 * 3600
@@ -80,11 +82,17 @@ def run_program(
             for name, artifact in files.items()
             if artifact is not None
         }
+        limits = limits_for(paths)
+        run.log(
+            f"The sandbox may use {limits.memory_bytes / GIB:.1f} GiB of memory and "
+            f"{limits.wall_seconds:.0f} seconds."
+        )
         result = sandbox.run(
             program,
             request,
             workdir=folder,
-            files=paths,
+            files=paths | operator_libraries(),
+            limits=limits,
             on_event=_reporter(run),
             cancelled=lambda: run.should_stop,
         )
@@ -105,6 +113,32 @@ def run_program(
             f"The sandbox ended without an answer ({result.ending}).", code="sandbox_unavailable"
         )
     return result
+
+
+def source_files(version: ModelVersion) -> dict[str, Artifact | None]:
+    """The files of a version's source by their names in the protocol, with what lies beside it.
+
+    A variant is measured against the source that its original was made from.
+    """
+    origin = version
+    while origin.derived_from is not None:
+        origin = origin.derived_from
+    return {
+        protocol.SOURCE: version.source,
+        protocol.CODE: version.code,
+        protocol.SAMPLE: version.sample,
+        **{
+            f"{protocol.BESIDE}{file.name}": file.artifact
+            for file in origin.files.select_related("artifact")
+        },
+    }
+
+
+def operator_libraries() -> dict[str, Path]:
+    """The site's custom operator libraries, by the names under which a sandbox shows them."""
+    return {
+        f"{protocol.OPERATORS}/{path.name}": path for path in settings.CONFIG.custom_op_libraries
+    }
 
 
 def lock_version(run: JobRun) -> ModelVersion:

@@ -29,6 +29,7 @@ from models_registry.services.sandboxed import (
     finite,
     lock_version,
     run_program,
+    source_files,
     work_folder,
 )
 from models_registry.services.triton_settings import RenderedConfig, render_config
@@ -56,10 +57,9 @@ def run_validation(run: JobRun) -> dict[str, Any]:
             "validate",
             _request(version, facts, promise if not faults else None).to_json(),
             {
-                protocol.SOURCE: version.source,
+                **source_files(version),
                 protocol.MODEL: version.onnx,
-                protocol.CODE: version.code,
-                protocol.SAMPLE: version.sample,
+                protocol.MODEL_DATA: version.onnx_data,
             },
             folder,
         )
@@ -244,6 +244,7 @@ def _accept(
                 "report": stored.sha256,
                 "config": text.sha256,
                 "onnx": version.onnx.sha256 if version.onnx else None,
+                **({"onnx_data": version.onnx_data.sha256} if version.onnx_data else {}),
             },
         )
         publish(version)

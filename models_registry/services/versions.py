@@ -26,11 +26,13 @@ from models_registry.models import (
     Release,
     ReleaseState,
     Upload,
+    VersionFile,
     VersionState,
 )
 from models_registry.rules.versions import check_move
-from models_registry.services import artifacts, uploads
+from models_registry.services import artifacts, source_files, uploads
 from models_registry.services.catalog import lock_model, require_part_in
+from models_registry.services.sandbox_limits import limits_for
 from models_registry.services.version_requests import (
     MAX_DOCUMENT_BYTES,
     VersionRequest,
@@ -47,6 +49,7 @@ class _Files:
     filename: str
     code: Artifact | None
     sample: Artifact | None
+    beside: dict[str, Artifact]
 
 
 def create_version(
@@ -60,6 +63,7 @@ def create_version(
     target: str = "",
     model_class: str = "tabular",
     code_upload_id: uuid.UUID | None = None,
+    data_upload_ids: Sequence[uuid.UUID] = (),
     sample: Mapping[str, Any] | uuid.UUID | None = None,
     module_entry: str = "",
     module_arguments: Mapping[str, Any] | None = None,
@@ -71,8 +75,9 @@ def create_version(
 
     `inputs`/`outputs` are as people write them (`rules.tensors.parse`); `target` is the Triton
     release that has to load the export, the site's own where empty; `sample` is a v2 request,
-    a mapping of names to nested lists, or an upload (.npz or JSON). The same request again gives
-    the version that it made. Raises Invalid with pointers; a file whose content is not taken is
+    a mapping of names to nested lists, or an upload (.npz or JSON). `data_upload_ids` are files
+    that an .onnx file keeps its weights in, by the names it calls them. The same request again
+    gives the version that it made. Raises Invalid with pointers; a file whose content is not taken is
     refused for good.
     """
     require(actor, "version.create")
@@ -91,16 +96,19 @@ def create_version(
     )
     upload = uploads.completed(upload_id=upload_id, actor=actor)
     found = _identify(request, upload, has_code=code_upload_id is not None, actor=actor)
+    source_files.check_number(data_upload_ids, found)
     files = _Files(
         source=_content_of(upload),
         filename=upload.filename,
         code=_uploaded(code_upload_id, actor),
         sample=_sample(sample, actor),
+        beside=source_files.beside(data_upload_ids, actor),
     )
     key = request.fingerprint(
         str(model.pk),
         str(upload.pk),
         *(part.sha256 if part else "" for part in (files.code, files.sample)),
+        *(f"{name}:{part.sha256}" for name, part in files.beside.items()),
     )
     with transaction.atomic():
         locked = lock_model(model)
@@ -153,7 +161,8 @@ def archive_version(*, version: ModelVersion, reason: str, actor: Actor) -> Mode
 def propose_inputs(*, upload_id: uuid.UUID, actor: Actor) -> dict[str, Any]:
     """What can be read of inputs and outputs from an upload, to fill in a form.
 
-    {"inputs": [...], "outputs": [...], "notes": [sentences]}; a file that cannot be read gives
+    {"inputs": [...], "outputs": [...], "notes": [sentences]}, and "beside" with the names of the
+    files that an .onnx file keeps its weights in; a file that cannot be read gives
     empty lists and says why. Takes seconds: the file is opened in the sandbox.
     """
     require(actor, "upload.create")
@@ -168,7 +177,7 @@ def propose_inputs(*, upload_id: uuid.UUID, actor: Actor) -> dict[str, Any]:
                 protocol.ProposeRequest(detected.format).to_json(),
                 workdir=folder,
                 files={protocol.SOURCE: path},
-                limits=PROPOSE_LIMITS,
+                limits=limits_for({protocol.SOURCE: path}, base=PROPOSE_LIMITS),
             )
     if result.refusal is not None:
         notes = f"{result.refusal.message} {result.refusal.hint}".strip()
@@ -218,6 +227,10 @@ def _write(
         sample=files.sample,
         created_by=actor.user,
     )
+    VersionFile.objects.bulk_create(
+        VersionFile(version=version, name=name, artifact=part)
+        for name, part in files.beside.items()
+    )
     job = jobs.enqueue(
         kind="export",
         subject=str(version),
@@ -237,6 +250,7 @@ def _write(
             "format": found,
             "filename": files.filename,
             "source": files.source.sha256,
+            **({"beside": _digests(files.beside)} if files.beside else {}),
             "opset": request.opset,
             "target": request.target,
             "model_class": request.model_class,
@@ -245,6 +259,10 @@ def _write(
     )
     publish(version)
     return version, job
+
+
+def _digests(files: Mapping[str, Artifact]) -> dict[str, str]:
+    return {name: artifact.sha256 for name, artifact in files.items()}
 
 
 def _identify(request: VersionRequest, upload: Upload, *, has_code: bool, actor: Actor) -> str:

@@ -151,7 +151,9 @@ def _context(request: HttpRequest, release_id: uuid.UUID) -> dict[str, Any]:
         "words": _words(page),
         "roles": _roles(page, {row.seat: row.user for row in seats_of(model)}),
         "files": [
-            (name, release.digests.get(name)) for name in ("source", "onnx", "config", "report")
+            (name, sha256)
+            for name in ("source", "onnx", "onnx_data", "config", "report")
+            if (sha256 := release.digests.get(name))
         ],
         "broken": _broken(release),
         "why_not": _why_not(request, page),
