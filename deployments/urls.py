@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from deployments.views import deploying, endpoints, nodes, panels, sla, states
+from deployments.views import deploying, endpoints, load_tests, nodes, panels, sla, states
 
 urlpatterns = [
     path("endpoints/", endpoints.index, name="endpoint-list"),
@@ -28,6 +28,18 @@ urlpatterns = [
     path("deployments/<uuid:deployment_id>/remove/", deploying.remove, name="deployment-remove"),
     path("panels/models/<str:name>/", panels.model_panel, name="model-panel"),
     path("panels/versions/<str:name>/<int:number>/", panels.version_panel, name="version-panel"),
+    path("panels/load-tests/<str:name>/<int:number>/", load_tests.panel, name="load-test-panel"),
+    path(
+        "panels/load-tests/<str:name>/<int:number>/start/",
+        load_tests.create,
+        name="load-test-create",
+    ),
+    path("load-tests/<uuid:load_test_id>/", load_tests.detail, name="load-test-detail"),
+    path(
+        "load-tests/<uuid:load_test_id>/charts/<slug:name>/",
+        load_tests.chart_data,
+        name="load-test-chart",
+    ),
     path("panels/model-states/", states.models, name="model-states"),
     path("panels/version-states/<str:name>/", states.versions, name="version-states"),
     path("panels/releases/<uuid:release_id>/", panels.release_panel, name="release-panel"),

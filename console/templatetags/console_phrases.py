@@ -16,6 +16,7 @@ from django.utils.translation import gettext_noop as _
 JOB_KINDS: Final = {
     "export": gettext_lazy("Export to ONNX"),
     "validate": gettext_lazy("Validate"),
+    "load_test": gettext_lazy("Load test"),
     "deploy": gettext_lazy("Deploy to a node"),
     "unload": gettext_lazy("Unload from a node"),
     "rollback": gettext_lazy("Roll back"),
@@ -54,6 +55,11 @@ STEPS: Final = (
     _("Watching that nobody is left behind"),
     _("Comparing what is there with what should be"),
     _("Loading {x}"),
+    _("Trying one request"),
+    _("Starting the load generator"),
+    _("Writing the report"),
+    _("Second {x} of {n}: {r} requests/s, p95 {p} ms, {f} failed"),
+    _("Second {x} of {n}: {r} requests/s, no answer yet, {f} failed"),
 )
 CHECKS: Final = (
     _("Format"),

@@ -107,6 +107,13 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "running": StateLook("info", "active", _("Running")),
         "pending": StateLook("neutral", "waiting", _("Not run yet")),
     },
+    "load_test": {
+        "passed": StateLook("ok", "good", _("Passed")),
+        "failed": StateLook("bad", "bad", _("Failed")),
+        "running": StateLook("info", "active", _("Running")),
+        "pending": StateLook("neutral", "waiting", _("Queued")),
+        "skipped": StateLook("neutral", "stopped", _("No verdict")),
+    },
     "endpoint": {
         "healthy": StateLook("ok", "good", _("Healthy")),
         "degraded": StateLook("warn", "warn", _("Degraded")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from deployments.api.deployments import DeploymentListView, DeploymentView
+from deployments.api.load_tests import LoadTestHtmlView, LoadTestListView, LoadTestView
 from deployments.api.nodes import (
     NodeCordonView,
     NodeListView,
@@ -26,6 +27,13 @@ _ENDPOINT = "endpoints/<slug:environment>/<slug:model>"
 urlpatterns = [
     path("deployments/", DeploymentListView.as_view(), name="deployment-list"),
     path("deployments/<uuid:deployment_id>/", DeploymentView.as_view(), name="deployment-detail"),
+    path(
+        "models/<str:name>/versions/<int:number>/load-tests/",
+        LoadTestListView.as_view(),
+        name="load-test-list",
+    ),
+    path("load-tests/<uuid:load_test_id>/", LoadTestView.as_view(), name="load-test-detail"),
+    path("load-tests/<uuid:load_test_id>.html", LoadTestHtmlView.as_view(), name="load-test-html"),
     path("endpoints/", EndpointListView.as_view(), name="endpoint-list"),
     path(f"{_ENDPOINT}/", EndpointView.as_view(), name="endpoint-detail"),
     path(f"{_ENDPOINT}/split/", SplitView.as_view(), name="endpoint-split"),

@@ -51,13 +51,15 @@ class GateRun:
 class Gate:
     """Whether a release has the load test that its environment asks for, in words.
 
-    `run` is the load test that satisfies it. Without `required` nothing is asked.
+    `run` is the load test that satisfies it, `why_not` why the newest one does not. Without
+    `required` nothing is asked.
     """
 
     required: bool
     run: GateRun | None
     sentence: str
     hint: str = ""
+    why_not: str = ""
 
     @property
     def open(self) -> bool:
@@ -156,13 +158,14 @@ def gate(
                 f"{run.environment}, p95 {run.p95_ms:.1f} ms, {run.success:g} % success.",
             )
         why.append(fault)
-    last = f" The newest one does not count: {why[0]}." if why else " There is none yet."
+    last = f"The newest one does not count: {why[0]}." if why else "There is none yet."
     return Gate(
         True,
         None,
-        f"{asked}.{last}",
+        f"{asked}. {last}",
         "Release and deploy the version to an environment such as staging, then start a load test "
         "there: on the version's page under “Load tests”, or by `covenant load-test`.",
+        last,
     )
 
 
