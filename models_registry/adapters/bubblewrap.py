@@ -73,6 +73,8 @@ def box(stage: str, *, work: Path, files: Mapping[str, Path], limits: Limits) ->
     identity = available()
     owner = secrets.choice(_FREE_IDS) if identity == "own" else os.geteuid()
     binds = ["--bind", str(work), WORK, "--perms", "0755", "--dir", INPUT]
+    for folder in sorted({name.rpartition("/")[0] for name in files} - {""}):
+        binds += ["--perms", "0755", "--dir", f"{INPUT}/{folder}"]
     for name, path in files.items():
         binds += ["--ro-bind", str(path), f"{INPUT}/{name}"]
     python = [sys.executable, "-s", "-B", "-W", "ignore", "-m", f"{exporting.__name__}.{stage}"]
@@ -122,9 +124,10 @@ def _standing() -> _Standing:
     for identity in wanted:
         complaint = _complaint(identity, built.program)
         if not complaint:
-            return _Standing(identity, built.program, built.missing)
+            return _Standing(identity, built.program, _lacks(identity, built.missing))
         if built.program and not _complaint(identity, b""):
-            return _Standing(identity, b"", f"the kernel takes no filter ({complaint})")
+            missing = f"the kernel takes no system call filter ({complaint})"
+            return _Standing(identity, b"", _lacks(identity, missing))
     raise Unavailable(
         f"Model files cannot be opened: bubblewrap does not start here ({complaint}).",
         code="sandbox_unavailable",
@@ -133,6 +136,13 @@ def _standing() -> _Standing:
         "and mount).",
         retryable=False,
     )
+
+
+def _lacks(identity: Identity, missing: str) -> str:
+    if identity == "mapped" and os.geteuid() == 0:
+        kept = "its programs keep root's user id, so run the export worker as an ordinary user"
+        return f"{missing}; {kept}" if missing else kept
+    return missing
 
 
 def _complaint(identity: Identity, program: bytes) -> str:
@@ -174,7 +184,9 @@ def _command(
         walls += ["--unshare-user", "--uid", str(_MAPPED_ID), "--gid", str(_MAPPED_ID)]
     for name, value in _environment().items():
         walls += ["--setenv", name, value]
-    walls += _visible(limits) + binds + ["--chdir", WORK if binds else "/"]
+    walls += _visible(limits) + binds
+    # What bwrap makes up lies in memory without a limit: nothing may be written there.
+    walls += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK if binds else "/"]
     if identity == "own":
         walls += ["--cap-drop", "ALL"]
         for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
@@ -203,12 +215,16 @@ def _environment() -> dict[str, str]:
 def _visible(limits: Limits) -> list[str]:
     """Mounts: system libraries, Python, the programs; empty /tmp, fresh /proc and /dev."""
     arguments = ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"]
+    # Kernel settings belong to whoever has root's user id, even without capabilities.
+    arguments += ["--tmpfs", "/proc/sys", "--remount-ro", "/proc/sys"]
     for link in ("bin", "lib", "lib64"):
         if Path("/", link).is_symlink():
             arguments += ["--symlink", f"usr/{link}", f"/{link}"]
         elif Path("/", link).is_dir():
             arguments += ["--ro-bind", f"/{link}", f"/{link}"]
-    arguments += ["--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]  # noqa: S108
+    for folder_in_memory in ("/tmp", "/dev/shm"):  # noqa: S108 - the sandbox's own
+        arguments += ["--size", str(limits.tmp_bytes), "--perms", "1777"]
+        arguments += ["--tmpfs", folder_in_memory]
     trees = {Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve()}
     shown = {path: path for path in sorted(trees) if not path.is_relative_to("/usr")}
     folder = Path(_APP, "models_registry")

@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,6 +19,7 @@ from typing import Any, Final, Literal
 from models_registry.adapters.bubblewrap import MIB
 
 _MAX_ANSWER_BYTES: Final = 32 * MIB
+MAX_FILES: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,15 @@ def _storable(value: Any, depth: int = 0) -> Any:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes on disk below `folder`; looks at 2,000 entries at most, which is beyond all use."""
+    """Bytes on disk below `folder`; beyond all limits once it has more than `MAX_FILES` entries."""
     total, seen, waiting = 0, 0, [folder]
-    while waiting and seen < 2_000:
+    while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     seen += 1
+                    if seen > MAX_FILES:
+                        return sys.maxsize
                     found = entry.stat(follow_symlinks=False)
                     total += found.st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
@@ -122,3 +128,49 @@ def folder_bytes(folder: Path) -> int:
         except OSError:
             continue
     return total
+
+
+def nameless_bytes(pid: int) -> int:
+    """Bytes of files that a process holds open without a name in any folder; 0 where unreadable."""
+    seen: dict[tuple[int, int], int] = {}
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                try:
+                    found = entry.stat()
+                except OSError:
+                    continue
+                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                    seen[found.st_dev, found.st_ino] = found.st_blocks * 512
+    except OSError:
+        return 0
+    return sum(seen.values())
+
+
+def clear(folder: Path, keep: Collection[str] = ()) -> None:
+    """Remove everything in `folder` but the names to keep, whatever tree was grown there.
+
+    Folders are moved up before they are emptied: no path gets long, nothing recurses, and what
+    their modes forbid is allowed again. Raises OSError only for `folder` itself.
+    """
+    waiting = [folder]
+    moved = 0
+    while waiting:
+        here = waiting.pop()
+        with os.scandir(here) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for name, is_folder in found:
+            if here == folder and name in keep and not is_folder:
+                continue
+            path = here / name
+            with suppress(OSError):
+                if not is_folder:
+                    path.unlink()
+                    continue
+                path.chmod(0o700)
+                moved += 1
+                flat = folder / f".gone-{os.getpid()}-{moved}"
+                waiting.append(path.rename(flat))
+        if here != folder:
+            with suppress(OSError):
+                here.rmdir()

@@ -35,12 +35,13 @@ _NOT_PERMITTED: Final = """
     mbind set_mempolicy set_mempolicy_home_node memfd_secret remap_file_pages vmsplice splice tee
     fanotify_init fanotify_mark
     msgget semget shmget mq_open
-""".split()
-# Programs take "not implemented" as "use the older call"; clone3 hides its flags behind a pointer.
+"""
+# Programs take "not implemented" as "use the older call"; clone3 hides its flags behind a pointer,
+# and a memfd is memory that no limit counts.
 _NOT_IMPLEMENTED: Final = """
     clone3 io_uring_setup io_uring_enter io_uring_register io_setup io_submit
-    open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr
-""".split()
+    open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr memfd_create
+"""
 _NEWER_CALLS: Final = range(451, 600)
 """From 424 on numbers are the same on all machines (Linux, include/uapi/asm-generic/unistd.h)."""
 
@@ -91,10 +92,10 @@ def build() -> Filter:
 def _refuse(library: Any, rules: Any) -> None:
     not_permitted = library.ERRNO(errno.EPERM)
     not_implemented = library.ERRNO(errno.ENOSYS)
-    for name in _NOT_PERMITTED:
+    for name in _NOT_PERMITTED.split():
         if _known(library, name):
             rules.add_rule(not_permitted, name)
-    for name in _NOT_IMPLEMENTED:
+    for name in _NOT_IMPLEMENTED.split():
         if _known(library, name):
             rules.add_rule(not_implemented, name)
     for number in _NEWER_CALLS:
