@@ -351,6 +351,7 @@ def make_release(
         config=version.config.sha256,
         report=version.report_artifact.sha256,
         contract=contract.digest if contract else None,
+        onnx_data=version.onnx_data.sha256 if version.onnx_data else None,
     )
     payload = release_payload.canonical(
         release_payload.ReleasePayload(
@@ -371,7 +372,7 @@ def make_release(
         state=state,
         payload=payload,
         digest=digest(payload),
-        digests={name: getattr(digests, name) for name in release_payload.FILES},
+        digests=digests.named(),
         required_roles=list(environment.approver_roles),
         requested_by=people().dana,
         requested_at=now,

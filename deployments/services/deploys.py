@@ -34,9 +34,12 @@ from deployments.services.traffic import (
 )
 from models_registry.models import ModelVersion, RegisteredModel, Release
 from models_registry.services.artifacts import read_bytes
-from models_registry.services.release_checks import verify_release
+from models_registry.services.release_checks import stored_bytes, verify_release
 
 UNDER_WAY = (PlacementState.PENDING, PlacementState.PLACING, PlacementState.LOADING)
+READ_AT_ONCE_BYTES = 256 * 1024**2
+"""Files that are read while somebody waits for the answer."""
+
 ENDED = (PlacementState.UNLOADED, PlacementState.FAILED)
 
 
@@ -63,7 +66,8 @@ def deploy_release(
             raise NotFound(
                 f"There is no release {release_id}.", hint="Look at the model's releases."
             )
-        verify_release(release)
+        # A node's worker reads every byte again before it places one; gigabytes are left to it.
+        verify_release(release, read_files=stored_bytes(release) <= READ_AT_ONCE_BYTES)
         chosen = _nodes(release, nodes)
         deployment, created = _deployment(release, actor)
         Endpoint.objects.get_or_create(model=release.version.model, environment=release.environment)

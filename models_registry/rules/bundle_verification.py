@@ -53,9 +53,9 @@ def verify_bundle(
     """Check every claim that a bundle makes; never raises, the report says what is wrong.
 
     `trusted_keyids`: only these keys count. `seat_keyids`: seat → the key that belongs there.
-    `files`: source, onnx, onnx_data, config, report or contract → the SHA-256 in hex that was found,
-    compared with what the release signed. `required_approvals`: roles that must have approved a release.
-    `require_contract`: a release must carry its contract, signed by all three seats.
+    `files`: source, onnx, onnx_data, config, report or contract → the SHA-256 in hex that was
+    found, compared with what the release signed. `required_approvals`: roles that must have
+    approved a release. `require_contract`: a release must carry its contract, signed by all three seats.
     """
     findings = Findings()
     trust = Trust(
@@ -143,6 +143,9 @@ def _release_report(
     if release is not None:
         signed = release.digests.named()
         _compare_files(signed, files, findings)
+        if "onnx" in files and release_payload.WEIGHTS in signed.keys() - files.keys():
+            text = "The graph was compared without its weights: compare “onnx_data” as well."
+            findings.warn("weights_not_compared", text)
         _check_contract(bundle, release, trust, require_contract, findings)
     return BundleReport(
         tuple(findings.made),

@@ -90,6 +90,15 @@ def verify_release(
         ) from error
 
 
+def stored_bytes(release: Release) -> int:
+    """Bytes that `verify_release` reads of the release's files."""
+    version = release.version
+    files = (
+        version.source, version.onnx, version.onnx_data, version.config, version.report_artifact,
+    )  # fmt: skip
+    return sum(artifact.size for artifact in files if artifact is not None)
+
+
 def complete_files(version: ModelVersion) -> tuple[Artifact, Artifact, Artifact]:
     """The validated version's ONNX file, config and report. Conflict when one is missing."""
     if version.onnx is None or version.config is None or version.report_artifact is None:
