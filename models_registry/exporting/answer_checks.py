@@ -24,12 +24,13 @@ def equivalence_check(
     if exact:
         detail = (
             f"{found.different} elements differ from {compared_with} "
-            f"over {len(found.errors)} samples."
+            f"over {len(found.errors)} samples; {found.tolerated} may."
         )
     else:
         detail = (
             f"Greatest absolute error {found.max_abs:.3g}, relative {found.max_rel:.3g}, "
-            f"mean {found.mean_abs:.3g}, p99 {percentile(found.errors, 99):.3g} over "
+            f"mean {found.mean_abs:.3g}, p50 {percentile(found.errors, 50):.3g}, p95 "
+            f"{percentile(found.errors, 95):.3g}, p99 {percentile(found.errors, 99):.3g} over "
             f"{len(found.errors)} samples, against {compared_with}; allowed {within.atol:g} + "
             f"{within.rtol:g} x |value| ({within.source})."
         )
@@ -44,7 +45,7 @@ def equivalence_check(
         BEHAVIOUR,
         verdict,
         found.different if exact else found.max_abs,
-        0 if exact else within.atol,
+        found.tolerated if exact else within.atol,
         "elements" if exact else "",
         detail,
         fix,
@@ -58,9 +59,12 @@ _FIX_EQUIVALENCE = (
 )
 
 
-def output_checks(columns: Sequence[Column]) -> list[Check]:
-    """NaN and infinity, answers that never change, the contract's range; one line each."""
-    return [_finite(columns), _varying(columns), _range(columns)]
+def output_checks(columns: Sequence[Column], *, lossy: bool) -> list[Check]:
+    """NaN and infinity, answers that never change, the contract's range and sums; one line each.
+
+    `lossy`: the version was optimised to a lower precision, so that sums are looser.
+    """
+    return [_finite(columns), _varying(columns), _range(columns), _sums(columns, lossy=lossy)]
 
 
 def _finite(columns: Sequence[Column]) -> Check:
@@ -167,6 +171,61 @@ def _range(columns: Sequence[Column]) -> Check:
         BEHAVIOUR,
         "passed",
         detail="All answers lie in the contract's ranges.",
+    )
+
+
+SUM_SLACK, SUM_SLACK_LOSSY = 1e-3, 1e-2
+"""By which share a sum may miss what is promised; half precision keeps three digits."""
+
+
+def _sums(columns: Sequence[Column], *, lossy: bool) -> Check:
+    title = "Shares add up"
+    bound = [c for c in columns if c.spec.sums_to is not None]
+    if not bound:
+        return Check(
+            "output_sums",
+            title,
+            BEHAVIOUR,
+            "skipped",
+            detail="No contract says what an output adds up to.",
+        )
+    worst = 0.0
+    faults = []
+    for column in bound:
+        wanted = column.spec.sums_to or 0.0
+        low, high = column.sums or (0.0, 0.0)
+        loose = lossy or column.spec.dtype == "FP16"
+        slack = (SUM_SLACK_LOSSY if loose else SUM_SLACK) * wanted
+        away = max(abs(low - wanted), abs(high - wanted))
+        worst = max(worst, away)
+        if away > slack:
+            faults.append(
+                f"“{column.spec.name}” adds up to between {low:.6g} and {high:.6g} where "
+                f"{wanted:g} is promised"
+            )
+    slack = SUM_SLACK_LOSSY if lossy else SUM_SLACK
+    limit = slack * max(c.spec.sums_to or 0.0 for c in bound)
+    if faults:
+        return Check(
+            "output_sums",
+            title,
+            BEHAVIOUR,
+            "failed",
+            worst,
+            limit,
+            "",
+            f"{'; '.join(faults)}."[:500],
+            "End the model with a softmax (or divide by the sum), or take sums_to out of the "
+            "contract: propose a new one.",
+        )
+    return Check(
+        "output_sums",
+        title,
+        BEHAVIOUR,
+        "passed",
+        worst,
+        limit,
+        detail="Every row adds up to what the contract says.",
     )
 
 

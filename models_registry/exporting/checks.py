@@ -210,7 +210,8 @@ def _covers(real: TensorSpec, promised: TensorSpec) -> bool:
 
 
 def latency_checks(rows: Sequence[Json], p95_ms: float | None) -> list[Check]:
-    """The p95 of a single request against the budget; larger batches are told only."""
+    """The p95 of a single request against the budget; larger batches are told only: where one
+    takes too long, the configuration's largest batch is lowered (`rules.tuning`)."""
     checks = []
     for row in rows:
         judged = p95_ms is not None and row["batch"] == 1
@@ -233,6 +234,24 @@ def latency_checks(rows: Sequence[Json], p95_ms: float | None) -> list[Check]:
             )
         )
     return checks
+
+
+def memory_checks(rows: Sequence[Json]) -> list[Check]:
+    """By how much the process grew while it ran each batch size; told, not judged."""
+    return [
+        Check(
+            f"memory.{row['batch']}",
+            f"Memory at batch {row['batch']}",
+            SPEED,
+            "skipped",
+            round(row["peak_bytes"] / MIB, 3),
+            None,
+            "MiB",
+            f"The process grew by at most {row['peak_bytes'] / MIB:.1f} MiB while it ran batches "
+            f"of {row['batch']}, beyond the loaded model.",
+        )
+        for row in rows
+    ]
 
 
 def size_check(size_bytes: int, peak_bytes: int) -> Check:

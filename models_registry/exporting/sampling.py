@@ -17,9 +17,12 @@ from models_registry.rules import tensors
 
 Array = np.ndarray[Any, Any]
 Feeds = dict[str, Array]
-Ranges = Mapping[str, Sequence[float]]
+# Values worth drawing, by input: [low, high], where each may be a list with one for each column of
+# the last axis, and a third number is the share that may be missing (NaN); or {"choices": [...]}.
+Ranges = Mapping[str, Any]
 
 DEFAULT_SIZE: Final = 8
+_MISSING_EVERY: Final = 4
 # Upper ends tried for integers without a range: token numbers, small categories, flags.
 INTEGER_ENDS: Final = (99, 9, 1)
 _WORDS: Final = ("alpha", "Bravo", "ÅNGSTRÖM", "日本", "", "x y", "42", "tab\tbed")
@@ -30,11 +33,13 @@ class Group:
     """Samples that go through the model together.
 
     `feeds` have the batch axis, where there is one, at len(samples); otherwise one sample.
+    `origin`: drawn from the ranges, recorded, or varied from what was recorded.
     """
 
     samples: tuple[int, ...]
     feeds: Feeds
     sizes: dict[str, int]
+    origin: str = "ranges"
 
 
 def draw(
@@ -46,6 +51,10 @@ def draw(
     included; text from a short list with spaces, non-ASCII letters and the empty string.
     """
     numpy_name = tensors.DTYPES[spec.dtype][0]
+    known = ranges.get(spec.name)
+    if isinstance(known, Mapping) and spec.minimum is None and spec.maximum is None:
+        choices = np.array(known["choices"], dtype=object if spec.dtype == "BYTES" else numpy_name)
+        return choices[rng.integers(0, len(choices), size=shape)]
     if spec.dtype == "BYTES":
         return np.array(_WORDS, dtype=object)[rng.integers(0, len(_WORDS), size=shape)]
     if spec.dtype == "BOOL":
@@ -58,9 +67,22 @@ def draw(
     return rng.uniform(low, high, size=shape).astype(numpy_name)
 
 
-def _bounds(spec: TensorSpec, ranges: Ranges) -> tuple[float, float]:
+def with_missing(value: Array, rng: np.random.Generator, share: float) -> Array:
+    """The same floats with about that share of them missing (NaN)."""
+    return np.where(rng.random(value.shape) < share, value.dtype.type(np.nan), value)
+
+
+def _bounds(spec: TensorSpec, ranges: Ranges) -> tuple[Any, Any]:
+    """Low and high; each a number, or one number for each column of the last axis."""
     known = ranges.get(spec.name)
-    low, high = (known[0], known[1]) if known else _default_bounds(spec)
+    if isinstance(known, Sequence):
+        low, high = (_columns(end, spec) for end in known[:2])
+    else:
+        low, high = _default_bounds(spec)
+    if isinstance(low, np.ndarray):
+        low = low if spec.minimum is None else np.full_like(low, spec.minimum)
+        high = high if spec.maximum is None else np.full_like(high, spec.maximum)
+        return np.minimum(low, high), np.maximum(low, high)
     if spec.minimum is not None:
         low = spec.minimum
         high = (
@@ -74,6 +96,13 @@ def _bounds(spec: TensorSpec, ranges: Ranges) -> tuple[float, float]:
     return low, high
 
 
+def _columns(end: Any, spec: TensorSpec) -> Any:
+    """A bound as it is, or an array of one for each column where that fits the tensor."""
+    if not isinstance(end, Sequence):
+        return end
+    return np.asarray(end) if spec.shape and spec.shape[-1] == len(end) else float(end[0])
+
+
 def _default_bounds(spec: TensorSpec) -> tuple[float, float]:
     if spec.dtype == "UINT8":
         return 0, 255  # almost always an image
@@ -85,7 +114,13 @@ def feeds_for(
 ) -> Feeds:
     """One set of inputs with the free axes at `sizes`."""
     rng = np.random.default_rng(list(seed))
-    return {spec.name: draw(spec, tensors.concrete(spec, sizes), rng, ranges) for spec in specs}
+    feeds = {spec.name: draw(spec, tensors.concrete(spec, sizes), rng, ranges) for spec in specs}
+    if seed[-1] % _MISSING_EVERY == _MISSING_EVERY - 1:  # never the first, which is the example
+        for spec in specs:
+            known = ranges.get(spec.name)
+            if isinstance(known, Sequence) and len(known) > 2 and spec.dtype in tensors.FLOATS:
+                feeds[spec.name] = with_missing(feeds[spec.name], rng, float(known[2]))
+    return feeds
 
 
 def batch_axes(specs: Sequence[TensorSpec], batch: str | None) -> dict[str, int]:

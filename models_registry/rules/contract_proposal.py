@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -24,6 +24,7 @@ DEFAULT_P95_MS = 50.0
 DEFAULT_THRESHOLD_MS = 80.0
 _SLACK = 3.0
 _PROMISE_RATIO = DEFAULT_THRESHOLD_MS / DEFAULT_P95_MS
+_SHARE_SLACK = 1e-3
 _FLOATS = frozenset({"FP16", "BF16", "FP32", "FP64"})
 _NUMBERS = _FLOATS | {f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
 REASON = "model_down"
@@ -65,6 +66,29 @@ def propose(
     if not unchanged:
         body["fallback"] = {"response": _fallback(interface["outputs"]), "rules": []}
     return {name: body[name] for name in _ORDER if name in body}
+
+
+def with_shares(spec: TensorSpec, answers: Mapping[str, Any]) -> TensorSpec:
+    """The output with `sums_to` 1 and a range of 0 to 1 where validation only saw such shares.
+
+    `answers` is what the report says of them: min, max, and the smallest and largest sum of a row.
+    What is promised already stays.
+    """
+    if spec.sums_to is not None or spec.dtype not in _FLOATS or len(spec.shape) < 2:
+        return spec
+    seen = [answers.get("min"), answers.get("max"), *(answers.get("sums") or (None,))]
+    numbers = [one for one in seen if isinstance(one, int | float)]
+    if len(numbers) < len(seen):
+        return spec
+    low, high, *sums = numbers
+    if low < 0 or high > 1 + _SHARE_SLACK or any(abs(one - 1) > _SHARE_SLACK for one in sums):
+        return spec
+    return replace(
+        spec,
+        minimum=0.0 if spec.minimum is None else spec.minimum,
+        maximum=1.0 if spec.maximum is None and high <= 1 else spec.maximum,
+        sums_to=1.0,
+    )
 
 
 def latency_promise(measured: MeasuredLatency | None) -> tuple[float, float]:

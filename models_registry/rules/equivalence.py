@@ -15,7 +15,6 @@ from models_registry.exporting.protocol import Verdict
 SAME_FILE_SLACK: Final = 100.0
 
 
-OPTIMISATIONS: Final = ("simplify", "graph", "fp16", "int8")
 LOSSY: Final = frozenset({"fp16", "int8"})
 """Optimisations that change values, not only the order of work."""
 

@@ -1,8 +1,9 @@
 """How a version is run on Triton: batching, queue, instances, warm-up, each with its reason.
 
 Defaults follow the house's table: batches of 32 for small convolutional and tabular models, 8 for
-transformers, 1 for multimodal ones; a queue delay of 0.6 × the mean latency of one inference, so
-that waiting for a fuller batch never costs more than most of an inference.
+transformers, 1 for multimodal ones, lowered by what validation measured (`batch_choice`); a queue
+delay of 0.6 × the mean latency of one inference, so that waiting for a fuller batch never costs
+more than most of an inference.
 """
 
 from __future__ import annotations
@@ -10,10 +11,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from console.errors import FieldError, Invalid
+from models_registry.rules.batch_choice import BatchLatency, largest_batch
+from models_registry.rules.tuning_settings import Origin, Setting
+
+__all__ = [
+    "MAX_BATCH_SIZES",
+    "BatchLatency",
+    "ConfigPlan",
+    "Origin",
+    "Setting",
+    "Tensor",
+    "TuningChoice",
+    "TuningFacts",
+    "WarmupInput",
+    "has_batch_dimension",
+    "plan",
+    "settings",
+]
 
 T = TypeVar("T")
 
@@ -36,23 +53,6 @@ LONGEST_DELAY_US = 100_000
 UNMEASURED_DELAY_US = 100
 
 
-class Origin(StrEnum):
-    """Where a value came from."""
-
-    DEFAULT = "default"
-    MEASURED = "measured"
-    USER = "set_by_user"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting(Generic[T]):
-    """A value, where it came from, and why, in a sentence a person can read."""
-
-    value: T
-    origin: Origin
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One input or output of the graph, all its dimensions; a str is a dynamic one, by name."""
@@ -64,7 +64,11 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class TuningFacts:
-    """What is known of a version. `sample` gives the recorded inputs' shapes, batch included."""
+    """What is known of a version. `sample` gives the recorded inputs' shapes, batch included.
+
+    `measured` holds one row for each batch size that was run, `p95_ms` the contract's budget for
+    an inference; `kept_batch` is the largest batch of the version before, with its number.
+    """
 
     model: str
     inputs: tuple[Tensor, ...]
@@ -72,6 +76,9 @@ class TuningFacts:
     model_class: str = "tabular"
     mean_latency_ms: float | None = None
     sample: Mapping[str, tuple[int, ...]] | None = None
+    measured: tuple[BatchLatency, ...] = ()
+    p95_ms: float | None = None
+    kept_batch: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +213,11 @@ def _set(chosen: T | None, default: T, reason: str) -> Setting[T]:
 def _max_batch_size(facts: TuningFacts, choice: TuningChoice) -> Setting[int]:
     if not has_batch_dimension(facts):
         return Setting(0, Origin.DEFAULT, "The graph has no batch dimension in every tensor.")
+    if choice.max_batch_size is not None:
+        return Setting(choice.max_batch_size, Origin.USER, "Set for this version.")
     default = MAX_BATCH_SIZES[facts.model_class]
-    return _set(choice.max_batch_size, default, f"The default for a {facts.model_class} model.")
+    usual = Setting(default, Origin.DEFAULT, f"The default for a {facts.model_class} model.")
+    return largest_batch(usual, facts.measured, facts.p95_ms, facts.kept_batch)
 
 
 def _queue_delay(facts: TuningFacts, choice: TuningChoice) -> Setting[int]:

@@ -19,6 +19,7 @@ FILES: tuple[tuple[str, str], ...] = (
     ("config", "config"),
     ("report", "report_artifact"),
     ("sample", "sample"),
+    ("replay", "replay"),
 )
 """(public name, field) of each file that a version may have."""
 
@@ -36,6 +37,7 @@ _EXTENSIONS = {
     "config": "config.pbtxt",
     "report": "report.json",
     "sample": "sample.json",
+    "replay": "replay.json",
     "code": "code",
 }
 

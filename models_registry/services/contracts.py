@@ -213,10 +213,17 @@ def propose_document(version: ModelVersion) -> dict[str, Any]:
     promised = (
         {one.name: one for one in (*interface.inputs, *interface.outputs)} if interface else {}
     )
+    told = (version.report or {}).get("equivalence", {}).get("outputs", ())
+    answers = {one["name"]: one.get("answers", {}) for one in told}
     return contract_proposal.propose(
         model=version.model.name,
         inputs=[_with_range(spec, declared, promised) for spec in facts.inputs],
-        outputs=[_with_range(spec, declared, promised) for spec in facts.outputs],
+        outputs=[
+            contract_proposal.with_shares(
+                _with_range(spec, declared, promised), answers.get(spec.name, {})
+            )
+            for spec in facts.outputs
+        ],
         measured=_measured(version),
         previous=previous,
     )
@@ -319,7 +326,8 @@ def _with_range(
     low, high = said.minimum, said.maximum
     if low is None and high is None and spec.name in promised:
         low, high = promised[spec.name].minimum, promised[spec.name].maximum
-    return TensorSpec(spec.name, spec.dtype, spec.shape, spec.dims, low, high)
+    sums_to = promised[spec.name].sums_to if spec.name in promised else None
+    return TensorSpec(spec.name, spec.dtype, spec.shape, spec.dims, low, high, sums_to)
 
 
 def _record(

@@ -29,13 +29,21 @@ class RenderedConfig:
 
 
 def render_config(
-    version: ModelVersion, *, mean_latency_ms: float | None, sample: bytes | None
+    version: ModelVersion,
+    *,
+    mean_latency_ms: float | None,
+    sample: bytes | None,
+    measured: tuple[tuning.BatchLatency, ...] = (),
+    p95_ms: float | None = None,
 ) -> RenderedConfig:
     """Render for a version whose export facts are there; `sample` is the recorded request.
 
-    A queue delay that was measured for the version before is kept while the new measurement is
-    near it, so that a version which differs in nothing else can share its Triton model.
+    `measured` is what validation saw at each batch size, `p95_ms` the contract's budget. A queue
+    delay or largest batch that was measured for the version before is kept while the new
+    measurement is near it, so that a version which differs in nothing else can share its Triton
+    model.
     """
+    before = _before(version)
     facts = ExportFacts.from_json(version.facts)
     plan = tuning.plan(
         tuning.TuningFacts(
@@ -45,10 +53,13 @@ def render_config(
             model_class=version.model_class,
             mean_latency_ms=mean_latency_ms,
             sample=_shapes(sample),
+            measured=measured,
+            p95_ms=p95_ms,
+            kept_batch=_kept_batch(version, before),
         ),
         tuning_choice(version.tuning),
     )
-    plan = replace(plan, queue_delay_us=_steady_delay(version, plan.queue_delay_us))
+    plan = replace(plan, queue_delay_us=_steady_delay(before, plan.queue_delay_us))
     origins = {
         name: {
             "value": list(setting.value) if isinstance(setting.value, tuple) else setting.value,
@@ -80,16 +91,49 @@ def _shapes(sample: bytes | None) -> Mapping[str, tuple[int, ...]] | None:
     return {item["name"]: tuple(item["shape"]) for item in inputs}
 
 
-def _steady_delay(version: ModelVersion, measured: tuning.Setting[int]) -> tuning.Setting[int]:
-    if measured.origin != tuning.Origin.MEASURED:
-        return measured
-    before = (
+def largest_batch(version: ModelVersion) -> int:
+    """The largest batch that the version's configuration could have; 0 where it cannot batch.
+
+    What a person set, else the default of its class: what validation measures may lower it.
+    """
+    if version.facts.get("batch_axis") != 0:
+        return 0
+    chosen = tuning_choice(version.tuning).max_batch_size
+    return tuning.MAX_BATCH_SIZES[version.model_class] if chosen is None else chosen
+
+
+def _before(version: ModelVersion) -> ModelVersion | None:
+    """The version before that has a configuration of its own kind: a derived one compares with
+    what was derived in the same way."""
+    return (
         ModelVersion.objects.filter(
-            model=version.model, state=VersionState.VALIDATED, number__lt=version.number
+            model=version.model,
+            state=VersionState.VALIDATED,
+            number__lt=version.number,
+            optimisation=version.optimisation,
         )
         .order_by("-number")
         .first()
     )
+
+
+def _kept_batch(version: ModelVersion, before: ModelVersion | None) -> tuple[int, int] | None:
+    kept = before.config_origins.get("max_batch_size", {}) if before else {}
+    if (
+        before is None
+        or before.model_class != version.model_class
+        or kept.get("origin") not in (tuning.Origin.DEFAULT, tuning.Origin.MEASURED)
+        or not kept.get("value")
+    ):
+        return None
+    return int(kept["value"]), before.number
+
+
+def _steady_delay(
+    before: ModelVersion | None, measured: tuning.Setting[int]
+) -> tuning.Setting[int]:
+    if measured.origin != tuning.Origin.MEASURED:
+        return measured
     kept = before.config_origins.get("queue_delay_us", {}) if before else {}
     if before is None or kept.get("origin") != tuning.Origin.MEASURED or not kept.get("value"):
         return measured

@@ -16,6 +16,7 @@ from models_registry.exporting import protocol
 from models_registry.exporting.protocol import Check, ExportFacts, TensorSpec
 from models_registry.models import Artifact, ModelVersion, ServiceContract, VersionState
 from models_registry.rules import contract_document
+from models_registry.rules.batch_choice import BatchLatency
 from models_registry.rules.contract_types import ContractDocument, Tensor, ValidationGate
 from models_registry.rules.equivalence import LOSSY
 from models_registry.rules.releases import misfits
@@ -32,7 +33,11 @@ from models_registry.services.sandboxed import (
     source_files,
     work_folder,
 )
-from models_registry.services.triton_settings import RenderedConfig, render_config
+from models_registry.services.triton_settings import (
+    RenderedConfig,
+    largest_batch,
+    render_config,
+)
 from models_registry.services.versions import publish, url_of
 
 
@@ -51,11 +56,12 @@ def run_validation(run: JobRun) -> dict[str, Any]:
     promise = _promise(contract)
     faults = misfits(promise, facts.inputs, facts.outputs) if promise else ()
     run.progress(0.01, "Preparing the sandbox")
+    request = _request(version, facts, promise if not faults else None)
     with work_folder(run) as folder:
         result = run_program(
             run,
             "validate",
-            _request(version, facts, promise if not faults else None).to_json(),
+            request.to_json(),
             {
                 **source_files(version),
                 protocol.MODEL: version.onnx,
@@ -66,11 +72,19 @@ def run_validation(run: JobRun) -> dict[str, Any]:
         report = _with_contract(finite(result.answer), contract, faults)
         recorded = result.outputs.get(protocol.SAMPLE_REQUEST)
         sample = recorded.read_bytes() if recorded else None
+        worst = result.outputs.get(protocol.REPLAY)
+        replay = artifacts.store_file(worst, "application/json") if worst else None
     if report["verdict"] == "failed":
-        _reject(run, report)
+        _reject(run, report, replay)
     run.progress(0.96, "Rendering the configuration")
-    config = render_config(version, mean_latency_ms=_mean_latency(report), sample=sample)
-    return _accept(run, report, config, sample)
+    config = render_config(
+        version,
+        mean_latency_ms=_mean_latency(report),
+        sample=sample,
+        measured=_batches(report),
+        p95_ms=request.p95_ms,
+    )
+    return _accept(run, report, config, sample, replay)
 
 
 def validation_ended(job: Job) -> None:
@@ -92,6 +106,7 @@ def _request(
         module=module_of(version),
         target=version.target,
         optimisation=version.optimisation,
+        batches=tuple(sorted({1, 2, largest_batch(version) or 1})),
     )
     if version.optimisation:
         types = source_types(version, facts)
@@ -193,21 +208,25 @@ def _with_contract(
     }
 
 
-def _reject(run: JobRun, report: dict[str, Any]) -> None:
+def _reject(run: JobRun, report: dict[str, Any], replay: Artifact | None) -> None:
     stored = _store_report(report)
     failed = [check for check in report["checks"] if check["verdict"] == "failed"]
     first = failed[0] if failed else {"title": "Validation", "detail": "It failed.", "fix": ""}
     more = f" {len(failed) - 1} more checks failed." if len(failed) > 1 else ""
     with run.transaction():
         version = lock_version(run)
-        version.report, version.report_artifact = report, stored
-        version.save(update_fields=["report", "report_artifact"])
+        version.report, version.report_artifact, version.replay = report, stored, replay
+        version.save(update_fields=["report", "report_artifact", "replay"])
         audit.record(
             actor=run.actor,
             action="version.reject",
             subject=str(version),
             subject_url=url_of(version),
-            after={"report": stored.sha256, "failed": [check["id"] for check in failed]},
+            after={
+                "report": stored.sha256,
+                "replay": replay.sha256 if replay else None,
+                "failed": [check["id"] for check in failed],
+            },
         )
     raise Invalid(
         f"{first['title']}: {first['detail']}{more}", code="validation_failed", hint=first["fix"]
@@ -215,7 +234,11 @@ def _reject(run: JobRun, report: dict[str, Any]) -> None:
 
 
 def _accept(
-    run: JobRun, report: dict[str, Any], config: RenderedConfig, sample: bytes | None
+    run: JobRun,
+    report: dict[str, Any],
+    config: RenderedConfig,
+    sample: bytes | None,
+    replay: Artifact | None,
 ) -> dict[str, Any]:
     stored = _store_report(report)
     text = artifacts.store_bytes(config.text.encode(), "text/plain")
@@ -224,14 +247,14 @@ def _accept(
         version = lock_version(run)
         if version.state != VersionState.VALIDATING:
             return _result(version)
-        version.report, version.report_artifact = report, stored
+        version.report, version.report_artifact, version.replay = report, stored, replay
         version.config, version.config_origins = text, config.origins
         version.sample = recorded or version.sample
         version.state, version.validated_at = VersionState.VALIDATED, timezone.now()
         version.save(
             update_fields=[
-                "report", "report_artifact", "config", "config_origins", "sample", "state",
-                "validated_at",
+                "report", "report_artifact", "replay", "config", "config_origins", "sample",
+                "state", "validated_at",
             ]
         )  # fmt: skip
         audit.record(
@@ -256,6 +279,14 @@ def _accept(
 def _store_report(report: dict[str, Any]) -> Artifact:
     data = json.dumps(report, indent=2, sort_keys=True, ensure_ascii=False).encode()
     return artifacts.store_bytes(data, "application/json")
+
+
+def _batches(report: dict[str, Any]) -> tuple[BatchLatency, ...]:
+    """What was measured at each batch size, smallest first."""
+    return tuple(
+        BatchLatency(row["batch"], row["p50_ms"], row["p95_ms"])
+        for row in sorted(report.get("latency", ()), key=lambda row: int(row["batch"]))
+    )
 
 
 def _mean_latency(report: dict[str, Any]) -> float | None:

@@ -109,7 +109,8 @@ def test_the_report_tells_each_sample(torch_report: SandboxResult) -> None:
     assert max(output["errors"]) == output["max_abs"] <= 1e-5
     assert output["errors"][output["worst"]["sample"]] == output["max_abs"]
     rows = torch_report.answer["latency"]
-    assert [row["batch"] for row in rows] == [1, 2, 8]
+    assert [row["batch"] for row in rows] == [1, 2, 4, 8]
+    assert all(row["peak_bytes"] >= 0 and row["rows_per_second"] > 0 for row in rows)
     assert all(0 < row["p50_ms"] <= row["p95_ms"] for row in rows)
     assert torch_report.answer["environment"]["target"] == "24.10"
 
