@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from console.services.job_runs import run_job
-from deployments.services import load_tests, placements, reconciles, rollbacks, unloads
+from deployments.services import load_tests, placements, plans, reconciles, rollbacks, unloads
 
 
 @shared_task
@@ -26,6 +26,11 @@ def supervise_rollback(job_id: str) -> None:
 @shared_task
 def reconcile(job_id: str) -> None:
     run_job(job_id, reconciles.run_reconcile)
+
+
+@shared_task
+def build_plan(job_id: str) -> None:
+    run_job(job_id, plans.run_build_plan)
 
 
 @shared_task

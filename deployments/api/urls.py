@@ -13,6 +13,7 @@ from deployments.api.nodes import (
     NodeUncordonView,
     NodeView,
 )
+from deployments.api.plans import PlanListView
 from deployments.api.statistics import ChartView, SlaCsvView, SlaView, StatsView
 from deployments.api.traffic import (
     EndpointListView,
@@ -43,6 +44,9 @@ urlpatterns = [
     path(f"{_ENDPOINT}/charts/<slug:name>/", ChartView.as_view(), name="endpoint-chart"),
     path(f"{_ENDPOINT}/sla/", SlaView.as_view(), name="endpoint-sla"),
     path(f"{_ENDPOINT}/sla.csv", SlaCsvView.as_view(), name="endpoint-sla-csv"),
+    path(
+        "models/<str:name>/versions/<int:number>/plans/", PlanListView.as_view(), name="plan-list"
+    ),
     path("nodes/", NodeListView.as_view(), name="node-list"),
     path("nodes/<slug:node>/", NodeView.as_view(), name="node-detail"),
     path("nodes/<slug:node>/cordon/", NodeCordonView.as_view(), name="node-cordon"),

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from console.errors import CovenantError
-from deployments.cli import contracts, deploying, jobs, models
+from deployments.cli import contracts, deploying, jobs, models, variants
 from deployments.cli.client import (
     USAGE,
     Client,
@@ -85,6 +85,8 @@ def login(session: Session, username: str, password: str) -> None:
 for command in (
     models.models,
     models.push,
+    variants.optimise,
+    variants.plan,
     contracts.contract,
     contracts.keys,
     deploying.release,

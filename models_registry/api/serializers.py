@@ -107,6 +107,12 @@ class VersionSummarySerializer(serializers.ModelSerializer[ModelVersion]):
     created_by = serializers.CharField(source="created_by.username")
     export_job = serializers.UUIDField(source="export_job_id", allow_null=True)
     validate_job = serializers.UUIDField(source="validate_job_id", allow_null=True)
+    derived_from = serializers.IntegerField(
+        source="derived_from.number",
+        default=None,
+        allow_null=True,
+        help_text="The version whose ONNX file this one was made of, by `optimisation`.",
+    )
     files = serializers.SerializerMethodField(help_text="By name, as under …/artifacts/{name}.")
 
     class Meta:
@@ -127,6 +133,8 @@ class VersionSummarySerializer(serializers.ModelSerializer[ModelVersion]):
             "validated_at",
             "export_job",
             "validate_job",
+            "derived_from",
+            "optimisation",
             "files",
         ]
 

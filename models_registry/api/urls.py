@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from django.urls import path
 
-from models_registry.api import catalog, contracts, releases, uploads, versions
+from models_registry.api import (
+    catalog,
+    contracts,
+    optimisations,
+    releases,
+    uploads,
+    versions,
+)
 
 MODEL = "models/<str:name>/"
 VERSION = f"{MODEL}versions/<int:number>/"
@@ -21,6 +28,11 @@ urlpatterns = [
     path("uploads/<uuid:upload_id>/", uploads.UploadView.as_view(schema=None)),
     path(f"{MODEL}versions/", versions.VersionListView.as_view(), name="version-list"),
     path(VERSION, versions.VersionView.as_view(), name="version-detail"),
+    path(
+        f"{VERSION}optimisations/",
+        optimisations.OptimisationsView.as_view(),
+        name="version-optimisations",
+    ),
     path(f"{VERSION}archive/", versions.VersionArchiveView.as_view(), name="version-archive"),
     path(f"{VERSION}report/", versions.VersionReportView.as_view(), name="version-report"),
     path(f"{VERSION}config/", versions.VersionConfigView.as_view(), name="version-config"),

@@ -18,6 +18,8 @@ WORDS = {
     "model.set_alias": (_("Alias set"), "link", ""),
     "version.create": (_("Version created"), "upload", ""),
     "version.export": (_("Exported to ONNX"), "check", ""),
+    "version.derive": (_("Lighter variant asked for"), "branch", ""),
+    "version.optimise": (_("Made lighter"), "check", ""),
     "version.validate": (_("Validated"), "state-good", "ok"),
     "version.reject": (_("Rejected by validation"), "state-bad", "bad"),
     "version.archive": (_("Archived"), "state-stopped", ""),
@@ -25,6 +27,8 @@ WORDS = {
     "contract.sign": (_("Contract signed"), "key", ""),
     "contract.in_force": (_("Contract came into force"), "state-good", "ok"),
     "contract.withdraw": (_("Contract withdrawn"), "state-stopped", ""),
+    "plan.request": (_("TensorRT plan asked for"), "play", ""),
+    "plan.build": (_("TensorRT plan built"), "check", "ok"),
     "release.request": (_("Release asked for"), "arrow-right", ""),
     "release.approve": (_("Approval given"), "key", ""),
     "release.approved": (_("Release approved"), "state-good", "ok"),
@@ -68,6 +72,12 @@ def _what(entry: AuditEntry, with_subject: bool) -> str:
         number = after.get("version")
         pointed = f"v{number}" if number else gettext("removed")
         return f"{after.get('alias', '')}: {pointed}"
+    if entry.action == "version.derive":
+        made = gettext("%(how)s of v%(number)s") % {
+            "how": after.get("optimisation", ""),
+            "number": after.get("derived_from", ""),
+        }
+        return " · ".join(part for part in (entry.subject if with_subject else "", made) if part)
     if entry.subject.startswith("release "):
         where = after.get("environment")
         return " → ".join(part for part in (after.get("version"), where) if part)

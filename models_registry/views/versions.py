@@ -33,6 +33,7 @@ from models_registry.selectors.versions import (
 from models_registry.services import artifacts
 from models_registry.services.versions import archive_version
 from models_registry.views.events import timeline
+from models_registry.views.optimisations import panel
 from models_registry.views.refusals import REFUSED, may, tell, wants_fragment
 from models_registry.views.version_words import (
     FORMAT_WORDS,
@@ -63,6 +64,7 @@ def detail(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "graph": _graph(version),
         "events": timeline(subject_events(str(version)), with_subject=False),
         **_progress(request, version),
+        **panel(request, version),
     }
     fragment = wants_fragment(request)
     template = (
@@ -212,7 +214,8 @@ def _job_error(job: Job) -> CovenantError:
 
 def _steps(version: ModelVersion) -> list[dict[str, Any]]:
     """Upload, export, validation as components/stepper.html shows them."""
-    named = ((_("Export to ONNX"), version.export_job), (_("Validate"), version.validate_job))
+    made = _("Make it lighter") if version.optimisation else _("Export to ONNX")
+    named = ((made, version.export_job), (_("Validate"), version.validate_job))
     steps = [{"label": _("Upload"), "state": "done", "detail": version.filename}]
     for label, job in named:
         if job is None:
