@@ -15,6 +15,8 @@ import httpx
 
 OK, REFUSED, USAGE, UNREACHABLE, GATE_FAILED = 0, 1, 2, 3, 4
 CHUNK = 8 * 1024 * 1024
+CHECK_SECONDS = 600
+"""The last chunk is answered once the whole file was read again and its digest compared."""
 JOB_ENDINGS = ("succeeded", "failed", "errored", "cancelled")
 
 
@@ -153,7 +155,9 @@ class Client:
         }
         for attempt in range(5):
             try:
-                answer = self.request("PATCH", address, content=chunk, headers=headers)
+                answer = self.request(
+                    "PATCH", address, content=chunk, headers=headers, timeout=CHECK_SECONDS
+                )
                 return int(answer.headers["Upload-Offset"])
             except CliError as error:
                 if error.exit_code != UNREACHABLE or attempt == 4:

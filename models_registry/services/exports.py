@@ -24,6 +24,8 @@ from models_registry.services.sandboxed import (
 )
 from models_registry.services.versions import publish, url_of
 
+INLINE_BYTES = protocol.INLINE_BYTES
+
 
 def run_export(run: JobRun) -> dict[str, Any]:
     """Export the version of `job.arguments["version"]` and ask for its validation.
@@ -133,6 +135,7 @@ def _request(version: ModelVersion) -> protocol.ExportRequest:
         opset=version.opset,
         target=version.target,
         module=module_of(version),
+        inline_bytes=INLINE_BYTES,
     )
 
 

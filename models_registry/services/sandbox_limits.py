@@ -27,11 +27,11 @@ def limits_for(files: Mapping[str, Path], *, base: Limits | None = None) -> Limi
     """
     base = base or Limits()
     size = model_bytes(files)
-    gibs = size / GIB
+    more_seconds = int(SECONDS_PER_GIB * size / GIB)
     return replace(
         base,
-        wall_seconds=base.wall_seconds + SECONDS_PER_GIB * gibs,
-        cpu_seconds=base.cpu_seconds + int(SECONDS_PER_GIB * gibs),
+        wall_seconds=base.wall_seconds + more_seconds,
+        cpu_seconds=base.cpu_seconds + more_seconds,
         memory_bytes=min(max(base.memory_bytes, 3 * size + GIB), most_memory()),
         file_bytes=max(base.file_bytes, 2 * size),
         disk_bytes=max(base.disk_bytes, 4 * size + GIB),

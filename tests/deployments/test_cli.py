@@ -17,6 +17,8 @@ from deployments.cli.main import main
 from models_registry.models import ContractState
 from models_registry.services.contracts import contract_bundle
 from tests import factories
+from tests.models_registry.reports import check, report_of, reported
+from tests.models_registry.test_exporting_weights import parted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -203,6 +205,29 @@ def test_a_contract_is_proposed_and_signed_by_a_key_file(
     assert key.stat().st_mode & 0o777 == 0o600
 
 
+def test_push_brings_the_files_that_a_graph_keeps_its_weights_in(
+    signed_in: Run, tmp_path: Path
+) -> None:
+    factories.make_model()
+    graph = parted(tmp_path / "up")
+    data = graph.with_name("weights.bin")
+
+    pushed = signed_in(
+        "push", "fraud_detector", str(graph), "--data", str(data), "--no-wait", "--json"
+    )
+    twice = signed_in(
+        *("push", "fraud_detector", str(graph), "--data", str(data), "--data", str(data)),
+        "--no-wait",
+    )
+
+    assert pushed.code == 0, pushed.err
+    files = pushed.body["files"]
+    assert files["data:weights.bin"]["size"] == data.stat().st_size
+    assert "Uploading weights.bin" in pushed.err
+    assert twice.code == 1
+    assert "Two data files are called weights.bin" in twice.err
+
+
 def test_push_says_for_which_triton_release(signed_in: Run, tmp_path: Path) -> None:
     factories.make_model()
     file = tmp_path / "model.onnx"
@@ -217,3 +242,28 @@ def test_push_says_for_which_triton_release(signed_in: Run, tmp_path: Path) -> N
     assert refused.code != 0
     assert "Triton release “9.9”" in refused.err
     assert "24.10" in refused.err
+
+
+def test_a_report_leads_with_what_failed_and_is_compared_with_another(signed_in: Run) -> None:
+    first = reported(None, report_of("passed", check("finite", detail="No NaN.")))
+    failed = check("finite", "failed", detail="3 NaN.", fix="Clamp the logarithm.")
+    reported(first.model, report_of("failed", failed, check("varies")))
+
+    shown = signed_in("report", "fraud_detector", "2")
+    compared = signed_in("report", "fraud_detector", "2", "--against", "1")
+    as_json = signed_in("report", "fraud_detector", "2", "--against", "1", "--json")
+
+    assert shown.out.splitlines()[:3] == [
+        "fraud_detector v2: failed",
+        "✗ finite: 3 NaN.",
+        "    → Clamp the logarithm.",
+    ]
+    assert "varies" not in shown.out
+    assert "varies" in signed_in("report", "fraud_detector", "2", "--all").out
+    assert compared.out.splitlines()[:3] == [
+        "fraud_detector v1 → v2: passed → failed",
+        "[WORSE] finite: passed → failed",
+        "    → Clamp the logarithm.",
+    ]
+    assert as_json.body["verdict"]["effect"] == "worse"
+    assert signed_in("report", "fraud_detector", "7").code == 1
