@@ -35,6 +35,7 @@ urlpatterns = [
     ),
     path(f"{VERSION}archive/", versions.VersionArchiveView.as_view(), name="version-archive"),
     path(f"{VERSION}report/", versions.VersionReportView.as_view(), name="version-report"),
+    path(f"{VERSION}report/diff/", versions.ReportDiffView.as_view(), name="version-report-diff"),
     path(f"{VERSION}config/", versions.VersionConfigView.as_view(), name="version-config"),
     path(
         f"{VERSION}contract-proposal/",

@@ -26,8 +26,15 @@ from models_registry.api.serializers import (
     VersionSummarySerializer,
 )
 from models_registry.models import ModelVersion
+from models_registry.rules import report_diff
 from models_registry.selectors.catalog import find_model
-from models_registry.selectors.versions import find_file, find_version, version_list
+from models_registry.selectors.versions import (
+    find_file,
+    find_version,
+    other_version,
+    report_of,
+    version_list,
+)
 from models_registry.services.artifacts import read_bytes
 from models_registry.services.contracts import propose_document
 from models_registry.services.versions import archive_version, create_version
@@ -103,14 +110,24 @@ class VersionArchiveView(APIView):
 class VersionReportView(APIView):
     @extend_schema(summary="The validation report", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, name: str, number: int) -> Response:
-        version = find_version(name, number)
-        if version.report is None:
-            raise NotFound(
-                f"{version} has no validation report yet.",
-                code="no_report",
-                hint="Follow its job; the report is there when the validation has ended.",
+        return Response(report_of(find_version(name, number)))
+
+
+class ReportDiffView(APIView):
+    @extend_schema(
+        summary="The validation report beside that of another version, check by check",
+        parameters=[
+            OpenApiParameter(
+                "against", int, description="A version's number; the one before when left out."
             )
-        return Response(version.report)
+        ],
+        responses=OpenApiTypes.OBJECT,
+    )
+    def get(self, request: Request, name: str, number: int) -> Response:
+        version = find_version(name, number)
+        other = other_version(version, request.query_params.get("against", ""))
+        found = report_diff.diff(report_of(other), report_of(version))
+        return Response({"before": other.number, "after": number, **found.to_json()})
 
 
 class VersionConfigView(APIView):
@@ -146,8 +163,8 @@ class VersionFileView(APIView):
                 "file",
                 str,
                 OpenApiParameter.PATH,
-                description="source, code, onnx, onnx_data, config, report, sample, or data:NAME "
-                "for a file beside the source; a version's `files` lists what it has.",
+                description="source, code, onnx, onnx_data, config, report, sample, replay, or "
+                "data:NAME for a file beside the source; a version's `files` lists what it has.",
             )
         ],
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},

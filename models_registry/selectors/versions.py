@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Prefetch, QuerySet
 
-from console.errors import NotFound
+from console.errors import Invalid, NotFound
 from models_registry.exporting import protocol
 from models_registry.models import Artifact, ModelVersion, Release, VersionFile
 
@@ -116,6 +116,47 @@ def version_page(model_name: str, number: int) -> VersionPage:
         previous=number - 1 if number > 1 else None,
         following=number + 1 if number < version.model.last_version_number else None,
     )
+
+
+def report_of(version: ModelVersion) -> dict[str, Any]:
+    """The validation report. Raises NotFound (`no_report`)."""
+    if version.report is None:
+        raise NotFound(
+            f"{version} has no validation report yet.",
+            code="no_report",
+            hint="Follow its job; the report is there when the validation has ended.",
+        )
+    report: dict[str, Any] = version.report
+    return report
+
+
+def other_version(version: ModelVersion, against: str = "") -> ModelVersion:
+    """The version to compare with: number `against`, else the newest before it with a report.
+
+    Raises NotFound, Invalid for what is no number or the version itself.
+    """
+    name, number = version.model.name, version.number
+    if against:
+        if not (against.isdecimal() and len(against) < 9) or int(against) == number:
+            raise Invalid(
+                f"{against[:20]} is no other version of {name}.",
+                code="invalid_version",
+                hint="Give the number of another version, such as against=1.",
+            )
+        return find_version(name, int(against))
+    before = (
+        ModelVersion.objects.filter(model=version.model, number__lt=number, report__isnull=False)
+        .order_by("-number")
+        .values_list("number", flat=True)
+        .first()
+    )
+    if before is None:
+        raise NotFound(
+            f"No version of {name} before v{number} has a validation report.",
+            code="no_report",
+            hint="Name another version to compare with.",
+        )
+    return find_version(name, before)
 
 
 def files_of(version: ModelVersion) -> tuple[FileRow, ...]:

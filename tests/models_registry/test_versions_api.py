@@ -10,6 +10,7 @@ from django.core.files.storage import default_storage
 from models_registry.models import ModelVersion, VersionState
 from tests import factories
 from tests.models_registry.api import Caller
+from tests.models_registry.reports import check, report_of, reported
 
 pytestmark = pytest.mark.django_db
 ONNX = factories.tiny_onnx(0.9)
@@ -128,3 +129,41 @@ def test_archiving(dana: Caller) -> None:
     assert answer.json()["state"] == "archived"
     listed = dana.get("/models/fraud_detector/versions/?state=archived").json()["results"]
     assert len(listed) == 1
+
+
+def test_two_reports_are_compared_check_by_check(dana: Caller) -> None:
+    first = reported(None, report_of("passed", check("finite"), check("varies", "warning")))
+    reported(first.model, report_of("failed", check("finite", "failed", fix="Mend it.")))
+    third = factories.make_version(first.model, state=VersionState.UPLOADED)
+    address = "/models/fraud_detector/versions/2/report/diff/"
+    found = dana.get(address).json()
+    assert (found["before"], found["after"]) == (1, 2)
+    assert found["verdict"] == {"before": "passed", "after": "failed", "effect": "worse"}
+    assert [(c["id"], c["effect"]) for c in found["checks"]] == [
+        ("finite", "worse"),
+        ("varies", "neutral"),
+    ]
+    assert {f["effect"] for f in found["figures"]} == {"same"}
+    assert dana.get(f"{address}?against=1").json() == found
+    for query, status, code in (
+        ("2", 422, "invalid_version"),
+        ("x", 422, "invalid_version"),
+        ("9", 404, "not_found"),
+        ("3", 404, "no_report"),
+    ):
+        refused = dana.get(f"{address}?against={query}")
+        assert (refused.status_code, refused.json()["code"]) == (status, code), query
+    alone = dana.get("/models/fraud_detector/versions/1/report/diff/")
+    assert alone.json()["code"] == "no_report"
+    assert third.number == 3
+
+
+def test_the_worst_inputs_are_a_download(dana: Caller) -> None:
+    version = reported()
+    version.replay = factories.make_artifact(b'{"cases": []}', "application/json")
+    version.save()
+    listed = dana.get("/models/fraud_detector/versions/1/").json()["files"]
+    assert listed["replay"]["sha256"] == version.replay.sha256
+    got = dana.get("/models/fraud_detector/versions/1/artifacts/replay")
+    assert b"".join(got.streaming_content) == b'{"cases": []}'
+    assert "fraud_detector-v1-replay.json" in got["Content-Disposition"]
