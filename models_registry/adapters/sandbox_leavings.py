@@ -174,3 +174,10 @@ def clear(folder: Path, keep: Collection[str] = ()) -> None:
         if here != folder:
             with suppress(OSError):
                 here.rmdir()
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder that a sandbox wrote to, with whatever tree was grown there."""
+    with suppress(OSError):
+        clear(folder)
+        folder.rmdir()

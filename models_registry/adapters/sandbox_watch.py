@@ -27,12 +27,14 @@ from models_registry.adapters.sandbox_leavings import Event
 from models_registry.exporting import protocol
 
 Ending = Literal["ok", "refused", "timed_out", "out_of_memory", "crashed", "cancelled"]
+_Stop = Literal["cancelled", "timed_out", "out_of_memory", "disk", "processes"]
 
 _MAX_EVENT_BYTES: Final = 8 * 1024
 _MAX_EVENTS: Final = 5_000
 _MAX_STDERR: Final = 16 * 1024
 _TICK_SECONDS: Final = 0.2
 _LEAST_FREE: Final = 512 * MIB
+_MAX_PROCESSES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class Watch:
         self.cpu = 0.0
         self.nameless = 0
         self.least_free = min(_LEAST_FREE, _free_bytes(work) // 4)
-        self.ended: Ending | None = None
+        self.ended: _Stop | None = None
+        self.processes = 0
         self.started = time.monotonic()
         told, tell = os.pipe()
         try:
@@ -161,25 +164,29 @@ class Watch:
         else:
             self.stderr = (self.stderr + chunk)[-_MAX_STDERR:]
 
-    def _must_end(self, now: float) -> Ending | None:
+    def _must_end(self, now: float) -> _Stop | None:
         if self.cancelled():
             return "cancelled"
         if now - self.started > self.limits.wall_seconds:
             return "timed_out"
         memory = self._memory()
+        if self.processes > _MAX_PROCESSES:
+            return "processes"
         self.peak = max(self.peak, memory)
         if memory > self.limits.memory_bytes:
             return "out_of_memory"
         written = leavings.folder_bytes(self.work) + self.nameless
         if written > self.limits.disk_bytes or _free_bytes(self.work) < self.least_free:
-            return "refused"
+            return "disk"
         return None
 
     def _memory(self) -> int:
         """Anonymous and shared memory of the whole sandbox, bytes (proc(5), /proc/pid/status)."""
         total, cpu, nameless = 0, 0.0, 0
         try:
-            for process in psutil.Process(self.child.pid).children(recursive=True):
+            below = psutil.Process(self.child.pid).children(recursive=True)
+            self.processes = len(below)
+            for process in below:
                 status = Path(f"/proc/{process.pid}/status").read_text(
                     encoding="ascii", errors="replace"
                 )
@@ -236,7 +243,10 @@ class Watch:
         if self.ended == "cancelled":
             return "cancelled", {}, None
         if self.ended is not None:
-            return self.ended, {}, _explained(self.ended, self.limits)
+            ending: Ending = (
+                self.ended if self.ended in ("timed_out", "out_of_memory") else "refused"
+            )
+            return ending, {}, _explained(self.ended, self.limits)
         answer = leavings.answer(self.work / "result.json")
         outcome = answer.get("outcome")
         if outcome == "ok" and code == 0 and isinstance(answer.get("answer"), dict):
@@ -282,7 +292,7 @@ def _await_end(init: int | None) -> None:
         os.close(init)
 
 
-def _explained(ending: Ending, limits: Limits) -> protocol.Refusal:
+def _explained(ending: _Stop, limits: Limits) -> protocol.Refusal:
     if ending == "timed_out":
         return protocol.Refusal(
             "time_limit",
@@ -297,6 +307,12 @@ def _explained(ending: Ending, limits: Limits) -> protocol.Refusal:
             "of memory.",
             "Look for a tensor of a huge constant size, or ask the platform team to raise "
             "the limit.",
+        )
+    if ending == "processes":
+        return protocol.Refusal(
+            "process_limit",
+            f"The model was stopped: it started more than {_MAX_PROCESSES} processes.",
+            "A model needs one. Look for what forks or starts workers in the module's source.",
         )
     return protocol.Refusal(
         "disk_limit",

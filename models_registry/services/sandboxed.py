@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from console.errors import Conflict, FieldError, Invalid, Unavailable
 from console.models import Job, JobState
 from console.services.job_runs import JobCancelled, JobRun, LeaseLost
 from models_registry.adapters import sandbox
+from models_registry.adapters import sandbox_leavings as leavings
 from models_registry.adapters.bubblewrap import GIB
 from models_registry.adapters.sandbox_leavings import Event
 from models_registry.exporting import protocol
@@ -37,12 +37,12 @@ def work_folder(run: JobRun) -> Iterator[Path]:
     root: Path = settings.CONFIG.home / "work"
     root.mkdir(parents=True, exist_ok=True)
     for left in root.glob(f"{run.job.pk}-*"):
-        shutil.rmtree(left, ignore_errors=True)
+        leavings.remove(left)
     folder = root / f"{run.job.pk}-{run.attempt}"
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        leavings.remove(folder)
 
 
 def clean_work_folders() -> int:
@@ -53,13 +53,13 @@ def clean_work_folders() -> int:
         job_id, _, _ = folder.name.rpartition("-")
         alive = (JobState.QUEUED, JobState.RUNNING)
         if not Job.objects.filter(pk=job_id, state__in=alive).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+            leavings.remove(folder)
             gone += 1
     oldest = timezone.now().timestamp() - SCRATCH_SECONDS
     for name in ("artifact", "propose"):
         for folder in root.glob(f"{name}-*"):
             if folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
+                leavings.remove(folder)
                 gone += 1
     return gone
 
