@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Trial:
     """Sizes and integer ranges at which the model ran, and what came out."""
 
     sizes: dict[str, int]
-    ranges: dict[str, list[float]]
+    ranges: dict[str, Any]
     feeds: Feeds
     outputs: list[tuple[str, Array]]
 
@@ -45,7 +45,7 @@ def first_run(
     `Refused` with the model's own first complaint when nothing that was tried runs.
     """
     complaint = ""
-    worth = {name: list(values) for name, values in (known or {}).items()}
+    worth: dict[str, Any] = dict(known or {})
     for sizes, tried in itertools.islice(_candidates(specs, sample), _MAX_TRIES):
         ranges = tried | worth
         feeds = sample if sample is not None else sampling.feeds_for(specs, sizes, (0, 0), ranges)
@@ -219,6 +219,11 @@ def _frozen(name: str, base: int, is_batch: bool, by_export: bool, complaint: st
     )
     more = f" ({complaint})" if complaint else ""
     return f"The axis “{name}” is fixed at {base}: {why}{more}. {end}"
+
+
+def same(one: Array, other: Array) -> bool:
+    """Whether two answers are the same to the bit; NaN is like NaN."""
+    return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
 
 
 def _agree(wanted: Sequence[tuple[str, Array]], given: Sequence[tuple[str, Array]]) -> bool:

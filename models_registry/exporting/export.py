@@ -13,7 +13,16 @@ from pathlib import Path
 
 import onnx
 
-from models_registry.exporting import axes, harness, onnx_files, protocol, samples, sources
+from models_registry.exporting import (
+    axes,
+    graph_findings,
+    harness,
+    onnx_files,
+    operators,
+    protocol,
+    samples,
+    sources,
+)
 from models_registry.exporting.harness import WORK, Reporter
 from models_registry.exporting.protocol import ExportFacts, ExportRequest, Json, Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
@@ -56,7 +65,11 @@ def _exported(source: Source, request: ExportRequest, reporter: Reporter) -> Exp
     else:
         onnx_files.settle(path, keep_above=request.inline_bytes)
         model = onnx_files.checked(path, request.target)
+        operators.check(model, request.target)
+        graph_findings.refuse_training(model)
         run = _runner(Session(path, seconds=request.inference_seconds), source.inputs, model)
+    warnings += graph_findings.random_answers(model, run, trial.feeds)
+    _refuse_memory(source, trial)
     found = axes.explore(source.run, run, source.inputs, trial)
     given = axes.freeze(source.inputs, found.frozen)
     warnings += onnx_files.declare(model, path, given, found.outputs, always=not source.keeps_names)
@@ -64,7 +77,25 @@ def _exported(source: Source, request: ExportRequest, reporter: Reporter) -> Exp
         found.warnings.append(
             "Outputs of an ONNX file keep their own names; the given ones were not used."
         )
-    return _facts(path, given, found, trial, exporter, warnings)
+    return _facts(path, given, found, trial, exporter, warnings, request.target)
+
+
+def _refuse_memory(source: Source, trial: axes.Trial) -> None:
+    """`Refused` when the source answers the same input differently the second time."""
+    again = source.run(trial.feeds)
+    changed = [
+        name
+        for (name, one), (_, other) in zip(trial.outputs, again, strict=True)
+        if not axes.same(one, other)
+    ]
+    if changed:
+        raise Refused(
+            "source_not_repeatable",
+            "The model gives another answer when the same input comes again "
+            f"({', '.join(changed)[:200]}): it keeps state between calls, or draws random numbers.",
+            "Take the state as an input and return it as an output; replace F.dropout(…) by "
+            "torch.nn.Dropout, which evaluation mode switches off.",
+        )
 
 
 def _refuse_opset(request: ExportRequest) -> None:
@@ -139,12 +170,14 @@ def _facts(
     trial: axes.Trial,
     exporter: str,
     warnings: list[str],
+    target: str,
 ) -> ExportFacts:
     model = onnx_files.graph_of(path)
     data = path.with_name(protocol.MODEL_DATA)
     for spec in given:
-        if spec.dtype in tensors.INTEGERS and spec.name in trial.ranges and spec.maximum is None:
-            low, high = trial.ranges[spec.name][:2]
+        known = trial.ranges.get(spec.name)
+        if spec.dtype in tensors.INTEGERS and isinstance(known, list) and spec.maximum is None:
+            low, high = known[:2]
             warnings.append(
                 f"No range is given for the integer input “{spec.name}”; validation draws "
                 f"{low:.0f} to {high:.0f}."
@@ -165,7 +198,8 @@ def _facts(
         producer=f"{model.producer_name} {model.producer_version}".strip()[:200],
         sizes=found.sizes,
         ranges=trial.ranges,
-        warnings=(*warnings, *found.warnings),
+        warnings=(*warnings, *graph_findings.silent_casts(model, given), *found.warnings),
+        libraries=operators.check(model, target),
     )
 
 

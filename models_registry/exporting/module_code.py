@@ -13,13 +13,15 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from models_registry.exporting.harness import is_memory_error
 from models_registry.exporting.module_source import ENTRY_HINT, Code
 from models_registry.exporting.protocol import Refused
+
+_REGISTERS: Final = ("SYMBOLICS", "register_custom_op_symbolic", "torch.library", "custom_op")
 
 
 def build(code: Code, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
@@ -29,10 +31,55 @@ def build(code: Code, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     """
     sys.path[:0] = [str(code.folder)]
     if code.name:
-        module = _call(_find(code), code.arguments)
+        factory = _find(code)
+        _register_symbolics(code.folder)
+        module = _call(factory, code.arguments)
         _load_state(module, state)
         return module.eval()
-    return _guess(code, state).eval()
+    found = _guess(code, state).eval()
+    _register_symbolics(code.folder)
+    return found
+
+
+def register_operators(code: Code) -> None:
+    """Import the files that register operators or their symbolic functions; `Refused` on failure.
+
+    For files that hold their own architecture: nothing else of the source is run.
+    """
+    sys.path[:0] = [str(code.folder)]
+    named = code.file_name.rsplit("/", 1)[-1]
+    for path in code.files:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if path.name == named or any(mark in text for mark in _REGISTERS):
+            load_file(path, code.folder)
+    _register_symbolics(code.folder)
+
+
+def _register_symbolics(folder: Path) -> None:
+    """`SYMBOLICS = {"namespace::operator": function}` of each imported file of the source."""
+    for module in list(sys.modules.values()):
+        place = getattr(module, "__file__", None)
+        if not place or not Path(place).is_relative_to(folder):
+            continue
+        wanted = getattr(module, "SYMBOLICS", None)
+        if wanted is None:
+            continue
+        fits = isinstance(wanted, Mapping) and all(
+            isinstance(name, str) and name.count("::") == 1 and callable(function)
+            for name, function in wanted.items()
+        )
+        if not fits:
+            raise Refused(
+                "module_source_invalid",
+                f"SYMBOLICS in {Path(place).name} is not a dictionary of functions by "
+                "“namespace::operator”.",
+                'Write SYMBOLICS = {"mylib::my_op": my_op_symbolic}; each function takes the '
+                "graph and the operator's inputs.",
+                "/code_upload",
+            )
+        for name, function in wanted.items():
+            # 9 is the first opset that the exporter looks at; later ones find it too.
+            torch.onnx.register_custom_op_symbolic(name, function, 9)
 
 
 def _find(code: Code) -> Callable[..., Any]:
@@ -43,7 +90,7 @@ def _find(code: Code) -> Callable[..., Any]:
             path for path in files if list(path.with_suffix("").parts[-len(wanted) :]) == wanted
         ]
     else:
-        chosen = [path for path in files if _defines(path, name)]
+        chosen = [path for path in files if defines(path, name)]
     if len(chosen) != 1:
         there = ", ".join(sorted(str(path.relative_to(folder)) for path in files)[:8])
         raise Refused(
@@ -53,7 +100,7 @@ def _find(code: Code) -> Callable[..., Any]:
             ENTRY_HINT,
             "/module/entry",
         )
-    module = _import(chosen[0], folder)
+    module = load_file(chosen[0], folder)
     found = getattr(module, name, None)
     if not callable(found):
         classes = ", ".join(defined.__name__ for defined in _classes(module)) or "none"
@@ -66,7 +113,7 @@ def _find(code: Code) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _defines(path: Path, name: str) -> bool:
+def defines(path: Path, name: str) -> bool:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -75,7 +122,7 @@ def _defines(path: Path, name: str) -> bool:
     return any(isinstance(node, kinds) and node.name == name for node in tree.body)
 
 
-def _import(path: Path, folder: Path) -> ModuleType:
+def load_file(path: Path, folder: Path) -> ModuleType:
     """Import a file as its project would: from the root, or from the one folder it is packed in."""
     parts = path.relative_to(folder).with_suffix("").parts
     for skip in range(len(parts)):
@@ -203,7 +250,7 @@ def _guess(code: Code, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     tried: list[str] = []
     fitting: list[torch.nn.Module] = []
     for path in code.files:
-        for kind in _classes(_import(path, code.folder)):
+        for kind in _classes(load_file(path, code.folder)):
             tried.append(kind.__name__)
             try:
                 module = kind(**code.arguments)

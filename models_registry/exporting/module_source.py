@@ -14,6 +14,8 @@ from models_registry.exporting import archives, harness, protocol
 from models_registry.exporting.protocol import ModuleSource, Refused
 
 ENTRY_HINT: Final = "Name the class as file.py:ClassName, for example net.py:TinyResNet."
+NEEDS_CODE: Final = frozenset({"torch_state_dict", "safetensors", "torch_pickled_module"})
+TAKES_CODE: Final = frozenset({"torchscript", "torch_export"})
 _BOUNDS: Final = archives.Bounds(members=2_000, total_bytes=64 * archives.MIB)
 _DEFAULT_FILE: Final = "module_source.py"
 
@@ -33,9 +35,14 @@ class Code:
 
 
 def code_of(source_format: str, source: ModuleSource) -> Code | None:
-    """The source that came with the request, for the one format that needs it; else None."""
-    if source_format != "torch_state_dict":
-        return None
+    """The source that came with the request: needed where the file holds no architecture.
+
+    TorchScript and torch.export programs take it for the operators that it registers.
+    """
+    if source_format not in NEEDS_CODE:
+        given = harness.input_file(protocol.CODE)
+        if source_format not in TAKES_CODE or given is None:
+            return None
     return prepare(harness.input_file(protocol.CODE), source, harness.WORK / "code")
 
 

@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from models_registry.exporting import onnx_files, onnx_weights, protocol
+from models_registry.exporting import (
+    graph_findings,
+    lowering,
+    onnx_files,
+    onnx_weights,
+    operators,
+    protocol,
+)
 from models_registry.exporting.harness import INPUT, WORK
 from models_registry.exporting.protocol import MODEL_DATA, Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
 from models_registry.exporting.sessions import Session
 from models_registry.exporting.sources import Opening, Wanted
-from models_registry.rules import opsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,7 @@ class OnnxSource:
     ranges: dict[str, list[Any]] = field(default_factory=dict)
     keeps_names: bool = True
     notes: tuple[str, ...] = ()
+    mended: bool = False
 
     def run(self, feeds: Feeds) -> list[tuple[str, Array]]:
         """Outputs by name; inputs that the graph does not use are left out."""
@@ -34,7 +41,10 @@ class OnnxSource:
 
     def export(self, path: Path, wanted: Wanted) -> tuple[str, list[str]]:
         """The file lies there already: opening checks that very copy."""
-        return "the ONNX file as it is", list(self.notes)
+        words = (
+            "the ONNX file in versions of the target" if self.mended else "the ONNX file as it is"
+        )
+        return words, list(self.notes)
 
 
 def to_export(opening: Opening) -> OnnxSource:
@@ -43,12 +53,12 @@ def to_export(opening: Opening) -> OnnxSource:
     model = onnx_files.graph_of(origin)
     elsewhere = onnx_weights.beside(model)
     onnx_weights.attach(model, origin.parent, keep_above=opening.inline_bytes)
-    refusal = opsets.refusal(opening.target, onnx_files.opsets(model), model.ir_version)
-    if refusal is not None:
-        raise Refused(refusal.code, refusal.message, refusal.hint, refusal.pointer)
+    model, mended = lowering.fit(model, opening.target)
+    operators.check(model, opening.target)
+    graph_findings.refuse_training(model)
     specs = _described(onnx_files.inputs(model), opening.inputs, onnx_files.without_shape(model))
     path = WORK / protocol.MODEL
-    if not elsewhere and origin.stat().st_size <= opening.inline_bytes:
+    if not mended and not elsewhere and origin.stat().st_size <= opening.inline_bytes:
         shutil.copyfile(origin, path)
     else:
         onnx_weights.write(model, origin.parent, path, keep_above=opening.inline_bytes)
@@ -56,7 +66,9 @@ def to_export(opening: Opening) -> OnnxSource:
     shutil.rmtree(WORK / "unpacked", ignore_errors=True)
     onnx_files.checked(path, opening.target)
     session = Session(path, seconds=opening.seconds, lean=path.with_name(MODEL_DATA).exists())
-    return OnnxSource(specs, session, notes=_unused(origin, elsewhere))
+    return OnnxSource(
+        specs, session, notes=(*mended, *_unused(origin, elsewhere)), mended=bool(mended)
+    )
 
 
 def reference(opening: Opening) -> OnnxSource:

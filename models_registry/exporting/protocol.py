@@ -177,7 +177,8 @@ class ExportFacts:
     `inputs`/`outputs` are those of the written file, `shape` -1 where really free.
     `batch_axis` is 0 when every input and output has the batch first and other sizes really ran;
     None means that Triton must not batch (max_batch_size 0). `sizes` are the sizes of each free
-    axis, by name, at which the file was run; `ranges` the values drawn for integer inputs.
+    axis, by name, at which the file was run; `ranges` the values drawn for inputs without a range
+    of their own (see `sampling.Ranges`).
     `data_sha256` and `data_size` are those of `model.onnx.data`, "" and 0 where there is none.
     `libraries` are the names of the custom operator libraries that the graph needs.
     """
@@ -194,7 +195,7 @@ class ExportFacts:
     exporter: str
     producer: str
     sizes: dict[str, list[int]] = field(default_factory=dict)
-    ranges: dict[str, list[float]] = field(default_factory=dict)
+    ranges: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     data_sha256: str = ""
     data_size: int = 0

@@ -75,9 +75,7 @@ def _opened(path: Path, options: Any) -> Any:
     Libraries are code of their own: a graph that does without them is not run with them.
     """
     try:
-        return onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         offered = operators.libraries()
         if not offered or not operators.are_missing(error):

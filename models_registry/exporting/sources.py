@@ -137,12 +137,11 @@ def _torch(opening: Opening) -> Source:
             "/inputs",
         )
     code = code_of(opening.source_format, opening.module)
-    from models_registry.exporting import torch_sources  # torch takes two seconds
+    from models_registry.exporting import torch_export, torch_sources  # torch takes two seconds
 
-    return TorchModel(
-        opening.inputs,
-        torch_sources.load(opening.source_format, opening.path, inputs=opening.inputs, code=code),
-    )
+    opened = torch_sources.load if opening.apart else torch_export.open_file
+    loaded = opened(opening.source_format, opening.path, inputs=opening.inputs, code=code)
+    return TorchModel(opening.inputs, loaded)
 
 
 def _tabular(opening: Opening) -> Source:
@@ -157,7 +156,13 @@ def _keras(opening: Opening) -> Source:
     return TorchModel(*keras_source.open_source(opening))
 
 
-_TORCH: Final = ("torchscript", "torch_export", "torch_state_dict", "safetensors")
+_TORCH: Final = (
+    "torchscript",
+    "torch_export",
+    "torch_state_dict",
+    "safetensors",
+    "torch_pickled_module",
+)
 _TABULAR: Final = ("sklearn", "skops", "xgboost", "lightgbm", "catboost")
 _OPENERS: Final[dict[str, Callable[[Opening], Source]]] = {
     **dict.fromkeys(("onnx", "onnx_archive"), _onnx),

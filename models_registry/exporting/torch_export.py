@@ -7,17 +7,20 @@ for (17 -> opset 17, IR 8); the newer one writes opset 18 at least, and IR 10, w
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import onnx
 import torch
 
-from models_registry.exporting import onnx_files
+from models_registry.exporting import graph_findings, onnx_files, torch_sources, torch_twin
 from models_registry.exporting.harness import Reporter, is_memory_error
+from models_registry.exporting.module_source import Code
 from models_registry.exporting.protocol import INLINE_BYTES, Refused, TensorSpec
 from models_registry.exporting.sampling import Feeds
 from models_registry.exporting.torch_sources import TORCH_EXPORT, TORCHSCRIPT, Flat, TorchSource
@@ -25,6 +28,35 @@ from models_registry.rules import opsets, tensors
 
 FALLBACK_OPSET: Final = 18
 FALLBACK_IR: Final = 8
+
+_NOT_TWICE: Final = (
+    f"The file has more than {torch_twin.MAX_BYTES // 1_000_000} MB: it was exported once, and not "
+    "a second time to see that nothing in it is drawn at random."
+)
+
+
+def open_file(
+    kind: str, path: Path, *, inputs: Sequence[TensorSpec], code: Code | None
+) -> TorchSource:
+    """`torch_sources.load`, and a second process that will do the same export on its own.
+
+    See `torch_twin`; a large file is exported once.
+    """
+    if path.stat().st_size > torch_twin.MAX_BYTES:
+        loaded = torch_sources.load(kind, path, inputs=inputs, code=code)
+        return replace(loaded, notes=(*loaded.notes, _NOT_TWICE))
+
+    def opened() -> torch_twin.Export:
+        again = torch_sources.load(kind, path, inputs=inputs, code=code, seed=torch_twin.SEED)
+        silent = Reporter(os.open(os.devnull, os.O_WRONLY))
+
+        def write(feeds: Feeds, question: dict[str, Any], into: Path) -> None:
+            _write(again, inputs, feeds, path=into, reporter=silent, **question)
+
+        return write
+
+    twin = torch_twin.prepare(opened)
+    return replace(torch_sources.load(kind, path, inputs=inputs, code=code), twin=twin)
 
 
 def export(
@@ -40,8 +72,32 @@ def export(
 ) -> tuple[str, list[str]]:
     """Write `path`; returns the exporter path used, in words, and warnings for people.
 
-    `Refused` with the exporter's complaint when no path works within the target's opset limit.
+    `Refused` with the exporter's complaint when no path works within the target's opset limit, and
+    when a second export (`open_file`) gives another file.
     """
+    question: dict[str, Any] = {"outputs": list(outputs), "opset": opset, "target": target}
+    if source.twin is not None:
+        source.twin.begin(feeds, question)
+    words, notes = _write(source, specs, feeds, path=path, reporter=reporter, **question)
+    # A model that trains itself while it runs would differ below for that reason alone.
+    graph_findings.refuse_training(onnx_files.graph_of(path))
+    if source.twin is not None:
+        reporter.progress(0.6, "Exporting once more, to compare")
+        notes = [*notes, *source.twin.compare(path)]
+    return words, [*source.notes, *notes]
+
+
+def _write(
+    source: TorchSource,
+    specs: Sequence[TensorSpec],
+    feeds: Feeds,
+    *,
+    outputs: Sequence[str],
+    path: Path,
+    opset: int,
+    target: str,
+    reporter: Reporter,
+) -> tuple[str, list[str]]:
     given = {spec.name: spec for spec in specs}
     ordered = [given[name] for name in source.order]
     arguments = tuple(torch.from_numpy(feeds[name].copy()) for name in source.order)
@@ -56,6 +112,20 @@ def export(
             raise MemoryError(str(error)) from error
         first = _complaint(error)
         reporter.log(f"The TorchScript-based exporter gave up: {first}", "warning")
+        later = re.search(r"(?:added in|since) (?:opset )?version (\d+)", str(error))
+        if later and opset < int(later.group(1)) <= opsets.runtime(target).opset:
+            words, notes = _write(
+                source,
+                specs,
+                feeds,
+                outputs=outputs,
+                path=path,
+                opset=int(later.group(1)),
+                target=target,
+                reporter=reporter,
+            )
+            said = f"Opset {opset} has no form for an operator of the model ({first}); "
+            return words, [f"{said}opset {later.group(1)} was used."[:600], *notes]
         possible = opsets.runtime(target).opset >= FALLBACK_OPSET
         if source.kind == TORCHSCRIPT or not possible:
             raise _export_failed(first) from error
@@ -188,10 +258,13 @@ def _check_versions(path: Path, opset: int) -> None:
         raise RuntimeError(f"the exporter wrote opset {written} where {opset} was asked for")
 
 
+_TELLING: Final = ("Exporting the operator", "Unsupported", "PythonOp", "No ONNX function")
+
+
 def _complaint(error: Exception) -> str:
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
     for line in text.splitlines():
-        if "Exporting the operator" in line or "Unsupported" in line or "PythonOp" in line:
+        if any(words in line for words in _TELLING):
             return line.strip()[:400]
     return f"{type(error).__name__}: {text.splitlines()[0] if text else 'no message'}"[:400]
 
@@ -200,6 +273,7 @@ def _export_failed(complaint: str) -> Refused:
     return Refused(
         "export_failed",
         f"PyTorch cannot express the model in ONNX: {complaint}"[:900],
-        "Replace the named operator by standard ones, give it a symbolic() method, or try another "
-        "opset; exporting to ONNX on your machine with the same call shows the same message.",
+        "Replace the named operator by standard ones, or say how it is written in ONNX: a symbolic() "
+        "method, or SYMBOLICS in the uploaded source (see “Custom operators” in docs/export.md). "
+        "torch.onnx.export on your machine shows the same message.",
     )

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import safetensors.torch
 import torch
-from picklescan.scanner import scan_file_path
+from safetensors import SafetensorError
 from typing_extensions import override
 
-from models_registry.exporting import module_code
+from models_registry.exporting import archives, module_code, scanning, torch_pickles
 from models_registry.exporting.module_source import Code
 from models_registry.exporting.protocol import Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
+from models_registry.exporting.torch_twin import Twin
 
 TORCHSCRIPT: Final = "torchscript"
 TORCH_EXPORT: Final = "torch_export"
 STATE_DICT: Final = "torch_state_dict"
-FORMATS: Final = frozenset({TORCHSCRIPT, TORCH_EXPORT, STATE_DICT})
+SAFETENSORS: Final = "safetensors"
+PICKLED_MODULE: Final = "torch_pickled_module"
+FORMATS: Final = frozenset({TORCHSCRIPT, TORCH_EXPORT, STATE_DICT, SAFETENSORS, PICKLED_MODULE})
+
+_WAS_TRAINING: Final = (
+    "The file was saved in training mode. It was put into evaluation mode, so dropout is off and "
+    "batch norm uses its stored statistics; call model.eval() before saving."
+)
+_BY_MODE: Final = ("aten::dropout", "aten::feature_dropout", "aten::batch_norm", "aten::rrelu")
+_PICKLED: Final = (
+    "The file is a pickled Python object: opening it ran code that came with it, inside the "
+    "sandbox. Save torch.save(model.state_dict(), …) or TorchScript instead."
+)
+_GRAPH_BYTES: Final = 64 * archives.MIB
+_OPERATOR: Final = re.compile(r"torch\.ops\.(\w+)\.(\w+)")
+_CASTS: Final = {
+    torch.bfloat16: "Return it as {}.float().",
+    torch.complex64: "Return torch.view_as_real({}), or its parts as two outputs.",
+    torch.complex128: "Return torch.view_as_real({}), or its parts as two outputs.",
+}
 
 _STATE_KEYS: Final = (
     "state_dict",
@@ -50,21 +74,42 @@ class Flat(torch.nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class TorchSource:
-    """An opened model. `order` are the names of inputs in the order of forward's arguments."""
+    """An opened model. `order` are the names of inputs in the order of forward's arguments.
+
+    `notes` are sentences for people; `twin` waits to export the file once more, where one was made.
+    """
 
     kind: str
     module: Any
     order: tuple[str, ...]
     program: Any = None
+    notes: tuple[str, ...] = ()
+    twin: Twin | None = None
 
     def run(self, feeds: Feeds) -> list[tuple[str, Array]]:
         """Outputs by name; raises whatever the model raises."""
         with torch.no_grad():
             given = [torch.from_numpy(np.ascontiguousarray(feeds[name])) for name in self.order]
-            return [
-                (name, tensor.detach().cpu().numpy())
-                for name, tensor in flatten(self.module(*given))
-            ]
+            return [(name, as_array(name, tensor)) for name, tensor in flatten(self.module(*given))]
+
+
+def as_array(name: str, tensor: torch.Tensor) -> Array:
+    """The output as numpy has it; `Refused`, with the cast to make, where Triton has no type."""
+    plain = tensor.detach().cpu()
+    try:
+        array: Array = (plain.dequantize() if plain.is_quantized else plain).numpy()
+    except TypeError:
+        array = np.empty(0, np.complex64)
+    if array.dtype.kind == "c":
+        hint = _CASTS.get(plain.dtype, "Return it as {}.float().")
+        raise Refused(
+            "dtype_not_supported",
+            f"The output “{name}” is {str(plain.dtype).removeprefix('torch.')}, which no request "
+            "or answer of Triton's can hold.",
+            f"{hint.format(name)} Weights and inner values may keep their type.",
+            "/outputs",
+        )
+    return array
 
 
 def flatten(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
@@ -104,30 +149,101 @@ def load(
     *,
     inputs: Sequence[TensorSpec],
     code: Code | None = None,
+    seed: int = 0,
 ) -> TorchSource:
     """Open `path` as `kind`, in evaluation mode, on the CPU.
 
+    `seed` is that of every generator that a module's source may draw from while it is built.
     `Refused` when it is not sound, not safe, or needs source that is missing.
     """
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    _scan(path)
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+    scanning.refuse_unsafe(path)
+    _refuse_text(inputs)
     names = tuple(spec.name for spec in inputs)
+    if kind in {TORCHSCRIPT, TORCH_EXPORT} and code is not None:
+        module_code.register_operators(code)
     if kind == TORCHSCRIPT:
-        opened = script(path)
-        given = opened.forward.schema.arguments[1:]
-        least = sum(not argument.has_default_value() for argument in given)
-        return TorchSource(
-            kind, opened, _ordered(names, [argument.name for argument in given], least)
-        )
+        return _scripted(path, names)
     if kind == TORCH_EXPORT:
         program = exported_program(path)
         order = _ordered(names, list(program.graph_signature.user_inputs))
         return TorchSource(kind, program.module(), order, program)
     if code is None:
-        raise ValueError("a state dict is opened with its module's source")
-    built = module_code.build(code, _state(path))
-    return TorchSource(kind, built, names)
+        raise ValueError(f"{kind} is opened with its module's source")
+    if kind == PICKLED_MODULE:
+        module, notes = torch_pickles.load(path, code), (_PICKLED,)
+    else:
+        module, notes = module_code.build(code, tensors_of(kind, path)), ()
+    _refuse_batch_statistics(module)
+    return TorchSource(kind, module, _by_signature(module, names), notes=notes)
+
+
+def _refuse_batch_statistics(module: torch.nn.Module) -> None:
+    """`Refused` for batch norm without stored statistics: it trains even in evaluation mode."""
+    for name, part in module.named_modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.running_mean is None:
+            raise Refused(
+                "training_mode",
+                f"The batch norm “{name}” has no stored statistics (track_running_stats=False): it "
+                "normalises with those of each batch, so that an answer would depend on the other "
+                "requests.",
+                "Train it with track_running_stats=True, or use GroupNorm or InstanceNorm.",
+                "/module/entry",
+            )
+
+
+def _refuse_text(inputs: Sequence[TensorSpec]) -> None:
+    for index, spec in enumerate(inputs):
+        if spec.dtype == "BYTES":
+            raise Refused(
+                "dtype_not_supported",
+                f"The input “{spec.name}” is described as text, which PyTorch has no tensors for.",
+                "Describe the numbers that the model really takes (token numbers are INT64), and "
+                "turn text into them before calling.",
+                f"/inputs/{index}/dtype",
+            )
+
+
+def _scripted(path: Path, names: tuple[str, ...]) -> TorchSource:
+    opened = script(path, evaluation=False)
+    training = any(getattr(part, "training", False) for part in opened.modules()) and any(
+        opened.inlined_graph.findNode(operator) is not None for operator in _BY_MODE
+    )
+    given = opened.forward.schema.arguments[1:]
+    for argument in given:
+        if not argument.has_default_value() and str(argument.type) in {"int", "float", "bool"}:
+            raise Refused(
+                "argument_not_a_tensor",
+                f"forward takes “{argument.name}” as a plain {argument.type}, which is no tensor: "
+                "no request can carry it.",
+                "Script a small module around the model that fixes it, for example "
+                f"forward(self, x): return self.model(x, {argument.name}=…), and upload that.",
+                "/inputs",
+            )
+    least = sum(not argument.has_default_value() for argument in given)
+    order = _ordered(names, [argument.name for argument in given], least)
+    return TorchSource(
+        TORCHSCRIPT, opened.eval(), order, notes=(_WAS_TRAINING,) if training else ()
+    )
+
+
+def _by_signature(module: torch.nn.Module, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Inputs in forward's order where they bear its names; else as they were given."""
+    first = tuple(forward_arguments(module))[: len(names)]
+    return first if set(first) == set(names) else names
+
+
+def forward_arguments(module: torch.nn.Module) -> list[str]:
+    """Names of forward's positional arguments, in order."""
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.kind in positional]
 
 
 def _ordered(
@@ -148,21 +264,6 @@ def _ordered(
     return names
 
 
-def _scan(path: Path) -> None:
-    result = scan_file_path(str(path))
-    if result.issues_count:
-        found = sorted(
-            f"{item.module}.{item.name}"
-            for item in result.globals
-            if item.safety.value == "dangerous"
-        )
-        raise Refused(
-            "unsafe_pickle",
-            f"Loading this file would run commands: {', '.join(found[:5])}.",
-            "Do not open this file. Get the weights from a source you trust.",
-        )
-
-
 def _damaged(label: str, error: Exception) -> Refused:
     first = str(error).strip().partition("\n")[0][:300]
     return Refused(
@@ -172,11 +273,39 @@ def _damaged(label: str, error: Exception) -> Refused:
     )
 
 
-def script(path: Path) -> Any:
-    """The script module in evaluation mode; `Refused` when torch cannot open it."""
+def _missing_operator(name: str) -> Refused:
+    return Refused(
+        "operator_missing",
+        f"The model calls {name}, an operator that PyTorch does not have here.",
+        "Upload the Python source that registers it (torch.library) with the model, and say how it "
+        "is written in ONNX (see “Custom operators” in docs/export.md). What needs a compiled "
+        "library cannot be loaded.",
+        "/code_upload",
+    )
+
+
+def _unregistered(path: Path) -> str | None:
+    """The first operator that a torch.export archive calls and PyTorch does not have."""
+    with archives.open_zip(path) as archive:
+        graphs = [name for name in archive.namelist() if name.endswith("models/model.json")]
+        for name in graphs:
+            with archive.open(name) as stream:
+                text = stream.read(_GRAPH_BYTES).decode("utf-8", "replace")
+            for space, operator in sorted(set(_OPERATOR.findall(text))):
+                if not hasattr(getattr(torch.ops, space), operator):
+                    return f"{space}::{operator}"
+    return None
+
+
+def script(path: Path, *, evaluation: bool = True) -> Any:
+    """The script module, put into evaluation mode; `Refused` when torch cannot open it."""
     try:
-        return torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
+        opened = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+        return opened.eval() if evaluation else opened
     except (RuntimeError, ValueError, EOFError) as error:
+        unknown = re.search(r"Unknown builtin op: ([\w:]+)", str(error))
+        if unknown:
+            raise _missing_operator(unknown.group(1)) from error
         raise _damaged("TorchScript", error) from error
 
 
@@ -187,11 +316,19 @@ def exported_program(path: Path) -> Any:
     except MemoryError:
         raise
     except Exception as error:
+        name = _unregistered(path)
+        if name is not None:
+            raise _missing_operator(name) from error
         raise _damaged("a torch.export program", error) from error
 
 
-def _state(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a state dict or of the state dict inside a training checkpoint."""
+def tensors_of(kind: str, path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a state dict, of the one inside a training checkpoint, or of safetensors."""
+    if kind == SAFETENSORS:
+        try:
+            return safetensors.torch.load_file(str(path), device="cpu")
+        except (SafetensorError, ValueError, KeyError) as error:
+            raise _damaged("safetensors", error) from error
     try:
         with torch.serialization.safe_globals(_numpy_scalars()):
             document = torch.load(str(path), map_location="cpu", weights_only=True)

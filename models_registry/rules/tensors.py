@@ -30,6 +30,24 @@ DTYPES: Final[dict[str, tuple[str, int]]] = {
 FLOATS: Final = frozenset({"FP16", "FP32", "FP64"})
 INTEGERS: Final = frozenset(name for name in DTYPES if name.startswith(("INT", "UINT")))
 
+# Types that the protocol has no name for, by their number in ONNX (onnx.proto, DataType): they may
+# occur inside a model, not at its ends.
+UNSENDABLE: Final[dict[int, tuple[str, str]]] = {
+    14: ("complex64", "split it into its real and its imaginary part, both FP32"),
+    15: ("complex128", "split it into its real and its imaginary part, both FP64"),
+    16: ("bfloat16", "cast it to FP32"),
+    17: ("float8e4m3fn", "cast it to FP16 or FP32"),
+    18: ("float8e4m3fnuz", "cast it to FP16 or FP32"),
+    19: ("float8e5m2", "cast it to FP16 or FP32"),
+    20: ("float8e5m2fnuz", "cast it to FP16 or FP32"),
+    21: ("uint4", "cast it to UINT8"),
+    22: ("int4", "cast it to INT8"),
+    23: ("float4e2m1", "cast it to FP16 or FP32"),
+    24: ("float8e8m0", "cast it to FP16 or FP32"),
+    25: ("uint2", "cast it to UINT8"),
+    26: ("int2", "cast it to INT8"),
+}
+
 _ALIASES: Final[dict[str, str]] = {
     "float": "FP32",
     "double": "FP64",
@@ -72,6 +90,9 @@ def dtype(text: str) -> str:
     plain = plain.removeprefix("numpy.").removeprefix("np.")
     if plain in _ALIASES:
         return _ALIASES[plain]
+    for name, mend in UNSENDABLE.values():
+        if plain.replace("_", "") in (name, {"bfloat16": "bf16", "complex64": "complex"}.get(name)):
+            raise ValueError(f"{name} cannot be sent to Triton: {mend} inside the model")
     raise ValueError(f"“{text}” is not a data type; use one of {', '.join(DTYPES)}")
 
 
@@ -80,7 +101,8 @@ def from_onnx(number: int) -> str:
     for name, (_, onnx_number) in DTYPES.items():
         if onnx_number == number:
             return name
-    raise ValueError(f"ONNX data type number {number} cannot be sent to Triton")
+    name, mend = UNSENDABLE.get(number, (f"ONNX data type number {number}", "cast it to FP32"))
+    raise ValueError(f"{name} cannot be sent to Triton: {mend} inside the model")
 
 
 def parse(

@@ -203,12 +203,11 @@ def _sequence() -> onnx.ModelProto:
     [
         (lambda folder: save(_cycle(), folder), "onnx_invalid", "checker"),
         (lambda folder: save(_mismatch(), folder), "onnx_invalid", "MatMul"),
-        (lambda folder: save(_stranger(), folder), "onnx_not_loadable", "WarpDrive"),
+        (lambda folder: save(_stranger(), folder), "operator_unknown", "WarpDrive"),
         (lambda folder: save(_huge(), folder), "tensor_too_large", "w1"),
         (lambda folder: save(_memory_bomb(), folder), "memory_limit", "memory"),
         (lambda folder: save(_sequence(), folder), "output_not_a_tensor", "“s” is a"),
         (lambda folder: save(plain(opset=99), folder), "opset_too_new", "7 to 21"),
-        (lambda folder: save(plain(ir=11), folder), "ir_version_too_new", "up to IR version 10"),
         (model_files.outside, "external_data_unsafe", "etc/hostname"),
         (model_files.evil_tar, "archive_unsafe", "PWNED"),
     ],
