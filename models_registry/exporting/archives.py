@@ -6,7 +6,9 @@ special files are refused. Standard library only.
 
 from __future__ import annotations
 
+import errno
 import io
+import lzma
 import struct
 import tarfile
 import zipfile
@@ -22,6 +24,9 @@ from models_registry.exporting.protocol import Refused
 MIB: Final = 1 << 20
 MAX_MEMBERS: Final = 20_000
 MAX_DIRECTORY_BYTES: Final = 16 * MIB
+_BAD_NAME: Final = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EILSEQ}
+_NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_ENCRYPTED: Final = 0x1  # general purpose bit 0 (APPNOTE.TXT 4.4.4)
 COUNTED_BYTES: Final = 256 * MIB
 
 
@@ -88,6 +93,12 @@ def open_zip(path: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
                     f"{MAX_MEMBERS} are taken.",
                     "Upload the model file alone.",
                 )
+            if any(info.flag_bits & _ENCRYPTED for info in archive.filelist):
+                raise Refused(
+                    "archive_encrypted",
+                    "The archive is protected by a password.",
+                    "Make it again without one: what it holds is read before anybody approves it.",
+                )
             yield archive
     except (
         zipfile.BadZipFile,
@@ -153,34 +164,66 @@ def members(path: Path) -> list[Member]:
     return found
 
 
-def _tar_files(
-    path: Path, budget: int = 512 * MIB
-) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Walk a tar; the walk inflates what it skips, so it is bounded by `budget` bytes."""
+@contextmanager
+def _sound_tar() -> Iterator[None]:
+    """Say what a damaged tar raises while it is walked and read; a full disk is none of that."""
     try:
-        with tarfile.open(path, "r:*") as archive:
-            for number, info in enumerate(archive):
-                if number >= MAX_MEMBERS or info.offset_data + info.size > budget:
-                    raise Refused(
-                        "archive_too_large",
-                        f"The archive unpacks to more than {budget // MIB} MiB or "
-                        f"{MAX_MEMBERS} files.",
-                        "Upload the model file alone, or as a zip archive.",
-                    )
-                if info.isdir():
-                    continue
-                if not info.isfile():
-                    raise Refused(
-                        "archive_unsafe",
-                        f"The archive has a link or a special file: {info.name[:200]!r}.",
-                        "Pack plain files only.",
-                    )
-                yield archive, info
-    except (tarfile.TarError, EOFError, OSError) as error:
+        yield
+    except (
+        tarfile.TarError,
+        EOFError,
+        ValueError,
+        OverflowError,
+        zlib.error,
+        lzma.LZMAError,
+        OSError,
+    ) as error:
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            raise
         raise Refused(
             "archive_damaged",
             f"The archive cannot be read ({error}).",
             "Make the archive again and upload it once more.",
+        ) from error
+
+
+def _tar_files(
+    path: Path, budget: int = 512 * MIB
+) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Walk a tar; the walk inflates what it skips, so it is bounded by `budget` bytes."""
+    with _sound_tar(), tarfile.open(path, "r:*") as archive:
+        for number, info in enumerate(archive):
+            if number >= MAX_MEMBERS or info.offset_data + info.size > budget:
+                raise Refused(
+                    "archive_too_large",
+                    f"The archive unpacks to more than {budget // MIB} MiB or {MAX_MEMBERS} files.",
+                    "Upload the model file alone, or as a zip archive.",
+                )
+            if info.isdir():
+                continue
+            if not info.isfile() or info.size < 0:
+                raise Refused(
+                    "archive_unsafe",
+                    f"The archive has a link or a special file: {info.name[:200]!r}.",
+                    "Pack plain files only.",
+                )
+            yield archive, info
+
+
+def _new_file(into: Path, name: str) -> IO[bytes]:
+    target = into / PurePosixPath(name.replace("\\", "/"))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target.open("xb")
+    except FileExistsError as error:
+        raise Refused("archive_unsafe", f"The archive holds {name[:200]!r} twice.") from error
+    except OSError as error:
+        if error.errno not in _BAD_NAME:
+            raise
+        raise Refused(
+            "archive_unsafe",
+            f"The archive has a file that cannot be written: {name[:200]!r} ({error.strerror}).",
+            "Make the archive again with short names, none of which is a file and a folder.",
         ) from error
 
 
@@ -203,11 +246,7 @@ def extract(
         refuse_unsafe_names([name])
         if wanted is not None and not wanted(name):
             return
-        target = into / PurePosixPath(name.replace("\\", "/"))
-        if target.exists():
-            raise Refused("archive_unsafe", f"The archive holds {name[:200]!r} twice.")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as out:
+        with _new_file(into, name) as out:
             while chunk := stream.read(MIB):
                 budget -= len(chunk)
                 if budget < 0:
@@ -217,7 +256,7 @@ def extract(
                         "Pack only what the model needs.",
                     )
                 out.write(chunk)
-        written.append(target)
+        written.append(Path(out.name))
 
     if zipfile.is_zipfile(path):
         with open_zip(path) as archive:
@@ -226,8 +265,9 @@ def extract(
                     with archive.open(info) as stream:
                         keep(info.filename, stream)
     else:
-        for tar, entry in _tar_files(path, budget=bounds.total_bytes):
-            source = tar.extractfile(entry)
-            if source is not None:
-                keep(entry.name, source)
+        with _sound_tar():
+            for tar, entry in _tar_files(path, budget=bounds.total_bytes):
+                source = tar.extractfile(entry)
+                if source is not None:
+                    keep(entry.name, source)
     return written
