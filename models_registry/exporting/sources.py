@@ -92,7 +92,11 @@ def open_source(opening: Opening) -> Source:
 
 
 def propose(source_format: str, path: Path) -> Json | None:
-    """Inputs, outputs and notes as a file of a table's model says them; None for other formats."""
+    """Inputs, outputs and notes of formats that say them; None for those of ONNX and PyTorch."""
+    if source_format == "keras":
+        from models_registry.exporting import keras_source  # brings Keras and torch
+
+        return keras_source.proposal(path)
     if source_format not in _TABULAR:
         return None
     from models_registry.exporting import tabular_source  # brings pandas and scikit-learn
