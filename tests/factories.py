@@ -26,6 +26,7 @@ from models_registry.models import (
     ContractSignature,
     ContractState,
     Environment,
+    LoadTest,
     ModelVersion,
     RegisteredModel,
     Release,
@@ -37,7 +38,13 @@ from models_registry.models import (
     UploadState,
     VersionState,
 )
-from models_registry.rules import contract_document, release_payload, tuning
+from models_registry.rules import (
+    contract_document,
+    load_measurements,
+    load_tests,
+    release_payload,
+    tuning,
+)
 from models_registry.services import artifacts
 from tests.models_registry import signing
 
@@ -390,3 +397,55 @@ def make_release(
                 envelope=signing.release_envelope(approver, payload),
             )
     return release
+
+
+def make_load_test(
+    version: ModelVersion,
+    environment: Environment | None = None,
+    *,
+    wait_ms: float = 3.0,
+    failures: int = 0,
+) -> LoadTest:
+    """A load test that has ended: each of its answers took `wait_ms`, the first ones failed."""
+    environment = environment or make_environment("staging")
+    rates = load_tests.profile("step", 40, 10)
+    tally = load_measurements.Tally(rates)
+    for second, rate in enumerate(rates):
+        for index in range(rate):
+            due = second * 1_000_000 + index * 1_000_000 // rate
+            outcome = "http_503" if tally.answered < failures else "ok"
+            tally.add([(due, due + 200, due + int(wait_ms * 1000), outcome, 0)])
+    if failures:
+        tally.add_fault({"outcome": "http_503", "second": 0, "body": '{"code":"overloaded"}'})
+    limits = load_tests.Limits()
+    now = timezone.now()
+    report = {
+        "model": version.model.name,
+        "version": version.number,
+        "environment": environment.name,
+        "pattern": "step",
+        "rate": 40,
+        "duration_s": 10,
+        "requested_by": "dana",
+        "started_at": (now - timedelta(seconds=12)).isoformat(),
+        "ended_at": now.isoformat(),
+        "digests": {"onnx": version.onnx.sha256, "config": version.config.sha256},
+        "target": {"gateway": "embedded", "url": "http://127.0.0.1:8713/v2/models/m/infer"},
+        "request_id": "load-test-0123456789ab",
+        "generator": {"tool": "locust", "callers": 40, "counted": tally.answered, "cpu_s": 1.0},
+        **load_measurements.report(tally, limits, batches=[1]),
+    }
+    return LoadTest.objects.create(
+        version=version,
+        environment=environment,
+        pattern="step",
+        rate=40,
+        seconds=10,
+        limit_p95_ms=limits.p95_ms,
+        limit_success=limits.success,
+        passed=report["passed"],
+        report=report,
+        report_html=make_artifact(b"<!doctype html><title>report</title>", "text/html"),
+        requested_by=people().dana,
+        ended_at=now,
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from console.errors import CovenantError
-from deployments.cli import contracts, deploying, jobs, models, variants
+from deployments.cli import contracts, deploying, jobs, load_tests, models, reports, variants
 from deployments.cli.client import (
     USAGE,
     Client,
@@ -85,6 +85,7 @@ def login(session: Session, username: str, password: str) -> None:
 for command in (
     models.models,
     models.push,
+    reports.report,
     variants.optimise,
     variants.plan,
     contracts.contract,
@@ -92,6 +93,7 @@ for command in (
     deploying.release,
     deploying.approve,
     deploying.deploy,
+    load_tests.load_test,
     deploying.split,
     deploying.rollback,
     deploying.mode,

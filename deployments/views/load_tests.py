@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.formats import localize
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
@@ -17,6 +16,7 @@ from console.actors import allowed
 from console.api.authentication import actor_of
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound
 from console.models import JobState
+from console.templatetags.console_formats import latency, per_second, percentage, whole_number
 from console.templatetags.console_phrases import phrase
 from deployments.forms import LoadTestForm
 from deployments.rules.load_charts import CHARTS, chart
@@ -199,19 +199,16 @@ def _sentences(load_test: LoadTest) -> list[str]:
     if p95 is None:
         return [_("No request was answered.")]
     return [
-        _(
-            "95 %% of %(requests)s requests were answered within %(p95)s ms; "
-            "the limit is %(limit)s ms."
-        )
+        _("95 %% of %(requests)s requests were answered within %(p95)s; the limit is %(limit)s.")
         % {
-            "requests": localize(report["requests"]["sent"]),
-            "p95": localize(round(p95, 1)),
-            "limit": localize(load_test.limit_p95_ms),
+            "requests": whole_number(report["requests"]["sent"]),
+            "p95": latency(p95),
+            "limit": latency(load_test.limit_p95_ms),
         },
-        _("%(success)s %% succeeded; the limit is %(limit)s %%.")
+        _("%(success)s succeeded; the limit is %(limit)s.")
         % {
-            "success": localize(round(report["success"], 3)),
-            "limit": localize(load_test.limit_success),
+            "success": percentage(report["success"], 4),
+            "limit": percentage(load_test.limit_success, 4),
         },
     ]
 
@@ -236,12 +233,10 @@ def _knee(report: dict[str, Any] | None) -> str:
     knee = report["knee"]
     if knee["rate"] is None:
         return _("Not even the lowest step was answered in its time.")
-    figures = {"rate": localize(knee["rate"]), "throughput": localize(knee["throughput"])}
+    figures = {"rate": per_second(knee["rate"])}
     if knee["reached"]:
-        return (
-            _("The knee lies at %(rate)s/s: the next step was not answered in its time.") % figures
-        )
-    return _("No knee was reached: %(rate)s/s, the most that was sent, still held.") % figures
+        return _("The knee lies at %(rate)s: the next step was not answered in its time.") % figures
+    return _("No knee was reached: %(rate)s, the most that was sent, still held.") % figures
 
 
 def _errors(report: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -42,11 +42,12 @@ def payloads(sample: Mapping[str, Any], *, pattern: str, max_batch: int) -> tupl
     recorded = Payload(_text(request), _rows(inputs) if max_batch else 1, 1.0)
     if pattern != "mixed" or max_batch < 2 or not all(_is_flat(one) for one in inputs):
         return (recorded,)
-    made = []
+    made: list[Payload] = []
     for batch in BATCHES:
+        if batch > max_batch or (made and batch * len(made[0].body) > MOST_BYTES):
+            break
         body = _text({**request, "inputs": [_batched(one, batch) for one in inputs]})
-        if batch <= max_batch and (batch == 1 or len(body) <= MOST_BYTES):
-            made.append(Payload(body, batch, 1 / batch))
+        made.append(Payload(body, batch, 1 / batch))
     return tuple(made)
 
 

@@ -80,6 +80,7 @@ def world(db: None) -> World:
             "environment": "production",
             "file": "onnx",
             "job_id": job.pk,
+            "load_test_id": factories.make_load_test(placements[0].deployment.release.version).pk,
             "key_id": SigningKey.objects.first().keyid,  # type: ignore[union-attr]
             "model": model.name,
             "name": model.name,

@@ -20,6 +20,7 @@ OPEN = {"console:healthz", "console:readyz", "console:metrics", "console:sign-in
 VALUES: dict[str, dict[str, Any]] = {
     "api:environment-detail": {"name": "production"},
     "api:endpoint-chart": {"name": "requests"},
+    "deployments:load-test-chart": {"name": "latency"},
     "deployments:node-detail": {"name": "local"},
     "deployments:node-cordon": {"name": "local"},
     "deployments:node-uncordon": {"name": "local"},
