@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import torch
+from torch.onnx.utils import register_custom_op_symbolic
 
 from models_registry.exporting.harness import is_memory_error
 from models_registry.exporting.module_source import ENTRY_HINT, Code
@@ -79,7 +80,7 @@ def _register_symbolics(folder: Path) -> None:
             )
         for name, function in wanted.items():
             # 9 is the first opset that the exporter looks at; later ones find it too.
-            torch.onnx.register_custom_op_symbolic(name, function, 9)
+            register_custom_op_symbolic(name, function, 9)
 
 
 def _find(code: Code) -> Callable[..., Any]:

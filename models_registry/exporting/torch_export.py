@@ -273,7 +273,8 @@ def _export_failed(complaint: str) -> Refused:
     return Refused(
         "export_failed",
         f"PyTorch cannot express the model in ONNX: {complaint}"[:900],
-        "Replace the named operator by standard ones, or say how it is written in ONNX: a symbolic() "
-        "method, or SYMBOLICS in the uploaded source (see “Custom operators” in docs/export.md). "
+        "Replace the named operator by standard ones, or say how it is written in ONNX: a "
+        "symbolic() method, or SYMBOLICS in the uploaded source (“Custom operators” in "
+        "docs/export.md). "
         "torch.onnx.export on your machine shows the same message.",
     )

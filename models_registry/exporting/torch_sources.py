@@ -17,10 +17,11 @@ import torch
 from safetensors import SafetensorError
 from typing_extensions import override
 
-from models_registry.exporting import archives, module_code, scanning, torch_pickles
+from models_registry.exporting import archives, module_code, torch_pickles
 from models_registry.exporting.module_source import Code
 from models_registry.exporting.protocol import Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
+from models_registry.exporting.scanning import refuse_unsafe as refuse_unsafe
 from models_registry.exporting.torch_twin import Twin
 
 TORCHSCRIPT: Final = "torchscript"
@@ -160,7 +161,7 @@ def load(
     torch.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)
-    scanning.refuse_unsafe(path)
+    refuse_unsafe(path)
     _refuse_text(inputs)
     names = tuple(spec.name for spec in inputs)
     if kind in {TORCHSCRIPT, TORCH_EXPORT} and code is not None:
@@ -173,12 +174,15 @@ def load(
         return TorchSource(kind, program.module(), order, program)
     if code is None:
         raise ValueError(f"{kind} is opened with its module's source")
-    if kind == PICKLED_MODULE:
-        module, notes = torch_pickles.load(path, code), (_PICKLED,)
-    else:
-        module, notes = module_code.build(code, tensors_of(kind, path)), ()
+    pickled = kind == PICKLED_MODULE
+    module = (
+        torch_pickles.load(path, code)
+        if pickled
+        else module_code.build(code, tensors_of(kind, path))
+    )
     _refuse_batch_statistics(module)
-    return TorchSource(kind, module, _by_signature(module, names), notes=notes)
+    order = _by_signature(module, names)
+    return TorchSource(kind, module, order, notes=(_PICKLED,) if pickled else ())
 
 
 def _refuse_batch_statistics(module: torch.nn.Module) -> None:
@@ -234,6 +238,24 @@ def _by_signature(module: torch.nn.Module, names: tuple[str, ...]) -> tuple[str,
     """Inputs in forward's order where they bear its names; else as they were given."""
     first = tuple(forward_arguments(module))[: len(names)]
     return first if set(first) == set(names) else names
+
+
+def open_program(path: Path, code: Code | None) -> Any:
+    """The torch.export program, after the source that registers its operators."""
+    refuse_unsafe(path)
+    if code is not None:
+        module_code.register_operators(code)
+    return exported_program(path)
+
+
+def needed_arguments(module: torch.nn.Module) -> list[str]:
+    """Names of forward's positional arguments without a default."""
+    try:
+        parameters = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return []
+    free = inspect.Parameter.empty
+    return [name for name in forward_arguments(module) if parameters[name].default is free]
 
 
 def forward_arguments(module: torch.nn.Module) -> list[str]:

@@ -47,7 +47,8 @@ class Twin:
     def begin(self, feeds: Feeds, question: dict[str, Any]) -> None:
         """Let it export, at the same time as this process does; it is given `question` back."""
         _FOLDER.mkdir(exist_ok=True)
-        np.savez(_FOLDER / "feeds.npz", **feeds)
+        kept: dict[str, Any] = dict(feeds)
+        np.savez(_FOLDER / "feeds.npz", allow_pickle=False, **kept)
         self.started = time.monotonic()
         os.write(self.ask, json.dumps(question).encode())
         os.close(self.ask)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -90,7 +91,7 @@ def check_request(
     if len(json.dumps(arguments)) > MAX_DOCUMENT_BYTES:
         raise _invalid("/module_arguments", "The module's arguments are larger than 1 MiB.", "")
     asked = SYNONYMS.get(source_format.strip().lower(), source_format.strip().lower())
-    if asked and asked not in formats.ACCEPTED:
+    if asked and not is_taken(asked):
         raise _invalid(
             "/source_format",
             f"The format {source_format[:40]} is not taken.",
@@ -117,6 +118,20 @@ def default_target() -> str:
     return str(settings.CONFIG.triton_release)
 
 
+def detect(path: Path) -> formats.Detected:
+    """What a file is, by its content; a pickled module is taken where the site allows it."""
+    detected = formats.sniff(path)
+    if detected.format == formats.TORCH_PICKLED_MODULE and settings.CONFIG.allow_pickled_modules:
+        return replace(detected, accepted=True, needs_code=True)
+    return detected
+
+
+def is_taken(detected: str) -> bool:
+    """Whether files of a format become versions on this site."""
+    allowed = settings.CONFIG.allow_pickled_modules
+    return detected in formats.ACCEPTED or (detected == formats.TORCH_PICKLED_MODULE and allowed)
+
+
 def check_content(request: VersionRequest, detected: formats.Detected, *, has_code: bool) -> str:
     """The format, once the content is known. Raises Invalid when the two do not go together."""
     if not detected.accepted:
@@ -132,7 +147,8 @@ def check_content(request: VersionRequest, detected: formats.Detected, *, has_co
     if detected.needs_code and not has_code:
         raise _invalid(
             "/code_upload",
-            "A state dict holds weights only: the source of its module is missing.",
+            f"The source of the module is missing: a {detected.label} file cannot be opened "
+            "without it.",
             "Upload the module's .py file (or a zip of its package) as well and name the class, "
             "for example net.py:FraudNet.",
             code="module_source_missing",

@@ -15,8 +15,6 @@ from console.actors import Actor, require
 from console.errors import Conflict, FieldError, Invalid
 from console.models import Job
 from console.services import audit, jobs
-from models_registry.adapters import formats, sandbox
-from models_registry.adapters.bubblewrap import Limits
 from models_registry.exporting import protocol
 from models_registry.models import (
     Artifact,
@@ -32,15 +30,13 @@ from models_registry.models import (
 from models_registry.rules.versions import check_move
 from models_registry.services import artifacts, source_files, uploads
 from models_registry.services.catalog import lock_model, require_part_in
-from models_registry.services.sandbox_limits import limits_for
 from models_registry.services.version_requests import (
     MAX_DOCUMENT_BYTES,
     VersionRequest,
     check_content,
     check_request,
+    detect,
 )
-
-PROPOSE_LIMITS = Limits(wall_seconds=60, cpu_seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +73,8 @@ def create_version(
     release that has to load the export, the site's own where empty; `sample` is a v2 request,
     a mapping of names to nested lists, or an upload (.npz or JSON). `data_upload_ids` are files
     that an .onnx file keeps its weights in, by the names it calls them. The same request again
-    gives the version that it made. Raises Invalid with pointers; a file whose content is not taken is
-    refused for good.
+    gives the version that it made. Raises Invalid with pointers; a file whose content is not taken
+    is refused for good.
     """
     require(actor, "version.create")
     require_part_in(model, actor)
@@ -98,7 +94,7 @@ def create_version(
     found = _identify(request, upload, has_code=code_upload_id is not None, actor=actor)
     source_files.check_number(data_upload_ids, found)
     files = _Files(
-        source=_content_of(upload),
+        source=content_of(upload),
         filename=upload.filename,
         code=_uploaded(code_upload_id, actor),
         sample=_sample(sample, actor),
@@ -156,33 +152,6 @@ def archive_version(*, version: ModelVersion, reason: str, actor: Actor) -> Mode
         )
         publish(version)
     return version
-
-
-def propose_inputs(*, upload_id: uuid.UUID, actor: Actor) -> dict[str, Any]:
-    """What can be read of inputs and outputs from an upload, to fill in a form.
-
-    {"inputs": [...], "outputs": [...], "notes": [sentences]}, and "beside" with the names of the
-    files that an .onnx file keeps its weights in; a file that cannot be read gives
-    empty lists and says why. Takes seconds: the file is opened in the sandbox.
-    """
-    require(actor, "upload.create")
-    upload = uploads.completed(upload_id=upload_id, actor=actor)
-    with artifacts.local_path(_content_of(upload)) as path:
-        detected = formats.sniff(path)
-        if not detected.accepted:
-            return {"inputs": [], "outputs": [], "notes": [f"{detected.reason} {detected.hint}"]}
-        with artifacts.scratch_folder("propose") as folder:
-            result = sandbox.run(
-                "propose",
-                protocol.ProposeRequest(detected.format).to_json(),
-                workdir=folder,
-                files={protocol.SOURCE: path},
-                limits=limits_for({protocol.SOURCE: path}, base=PROPOSE_LIMITS),
-            )
-    if result.refusal is not None:
-        notes = f"{result.refusal.message} {result.refusal.hint}".strip()
-        return {"inputs": [], "outputs": [], "notes": [notes]}
-    return result.answer
 
 
 def publish(version: ModelVersion) -> None:
@@ -266,14 +235,15 @@ def _digests(files: Mapping[str, Artifact]) -> dict[str, str]:
 
 
 def _identify(request: VersionRequest, upload: Upload, *, has_code: bool, actor: Actor) -> str:
-    with artifacts.local_path(_content_of(upload)) as path:
-        detected = formats.sniff(path)
+    with artifacts.local_path(content_of(upload)) as path:
+        detected = detect(path)
     if not detected.accepted:
         uploads.refuse_upload(upload=upload, reason=detected.reason, actor=actor)
     return check_content(request, detected, has_code=has_code)
 
 
-def _content_of(upload: Upload) -> Artifact:
+def content_of(upload: Upload) -> Artifact:
+    """The bytes of a complete upload. Raises Conflict (`upload_incomplete`)."""
     if upload.artifact is None:
         raise Conflict(f"{upload.filename} is not complete.", code="upload_incomplete")
     return upload.artifact
@@ -282,7 +252,7 @@ def _content_of(upload: Upload) -> Artifact:
 def _uploaded(upload_id: uuid.UUID | None, actor: Actor) -> Artifact | None:
     if upload_id is None:
         return None
-    return _content_of(uploads.completed(upload_id=upload_id, actor=actor))
+    return content_of(uploads.completed(upload_id=upload_id, actor=actor))
 
 
 def _sample(sample: Mapping[str, Any] | uuid.UUID | None, actor: Actor) -> Artifact | None:

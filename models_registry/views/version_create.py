@@ -21,8 +21,9 @@ from models_registry.models import RegisteredModel, Upload, VersionState
 from models_registry.rules import tensors
 from models_registry.selectors.catalog import find_model
 from models_registry.selectors.versions import version_list
+from models_registry.services.proposals import propose_inputs
 from models_registry.services.uploads import completed
-from models_registry.services.versions import create_version, propose_inputs
+from models_registry.services.versions import create_version
 from models_registry.views.refusals import REFUSED
 from models_registry.views.tensor_rows import TensorRow, rows_from, rows_of, with_faults
 from models_registry.views.version_words import FORMAT_WORDS
@@ -54,6 +55,7 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
     errors = fault.errors if fault else ()
     described = {
         **_described(form, actor),
+        "data_files": _data_files(form, actor),
         "inputs": with_faults(inputs, errors, "inputs"),
         "outputs": with_faults(outputs, errors, "outputs"),
         "inputs_fault": _whole(errors, "/inputs"),
@@ -83,6 +85,7 @@ def inspect(request: HttpRequest, name: str) -> HttpResponse:
         context["inputs"] = rows_of(found["inputs"]) or _as_before(model) or [TensorRow()]
         context["outputs"] = rows_of(found["outputs"])
         context["proposed"] = bool(found["inputs"])
+        context["beside"] = found.get("beside", [])
     return render(request, "models_registry/versions/_described.html", context)
 
 
@@ -92,6 +95,7 @@ def _arguments(
     given = form.cleaned_data
     return {
         "upload_id": given["upload"],
+        "data_upload_ids": given["data_uploads"],
         "source_format": given["source_format"],
         "inputs": [row.document() for row in inputs],
         "outputs": [row.document() for row in outputs],
@@ -131,6 +135,17 @@ def _described(form: VersionForm, actor: Actor) -> dict[str, Any]:
         return _of_file(completed(upload_id=upload_id, actor=actor))
     except CovenantError as error:
         return {"problem": error}
+
+
+def _data_files(form: VersionForm, actor: Actor) -> list[Upload]:
+    """The files beside the model's that the form names, as far as they are still there."""
+    found = []
+    for upload_id in form.cleaned_data.get("data_uploads") or ():
+        try:
+            found.append(completed(upload_id=upload_id, actor=actor))
+        except CovenantError:
+            continue
+    return found
 
 
 def _of_file(upload: Upload) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from models_registry.exporting import module_code, module_source, propose
+from models_registry.exporting import module_code, module_source, torch_propose, torch_sources
 from models_registry.exporting.protocol import ModuleSource, Refused
 from tests.models_registry import model_files
 from tests.models_registry.exporting_runs import answers, axes, export, facts_of
@@ -105,7 +105,7 @@ def test_a_program_with_named_outputs_and_a_free_batch(tmp_path: Path, scorer: A
     torch.export.save(
         torch.export.export(net, (torch.randn(3, 6),), dynamic_shapes=({0: batch},)), source
     )
-    read = propose.torch_export(source)
+    read = torch_propose.program_inputs(torch_sources.exported_program(source))
 
     result = export(source, tmp_path / "box", inputs=read["inputs"])
 

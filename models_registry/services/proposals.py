@@ -1,0 +1,71 @@
+"""What a person is spared from typing: inputs and outputs, read from an upload in the sandbox."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from console.actors import Actor, require
+from models_registry.adapters import sandbox
+from models_registry.adapters.bubblewrap import Limits
+from models_registry.exporting import protocol
+from models_registry.services import artifacts, uploads
+from models_registry.services.sandbox_limits import limits_for
+from models_registry.services.sandboxed import operator_libraries
+from models_registry.services.version_requests import detect
+from models_registry.services.versions import content_of
+
+LIMITS = Limits(wall_seconds=60, cpu_seconds=60)
+
+
+def propose_inputs(
+    *,
+    upload_id: uuid.UUID,
+    code_upload_id: uuid.UUID | None = None,
+    sample_upload_id: uuid.UUID | None = None,
+    module_entry: str = "",
+    module_arguments: Mapping[str, Any] | None = None,
+    actor: Actor,
+) -> dict[str, Any]:
+    """Inputs and outputs of an upload, as far as the file, a sample and trying it out tell.
+
+    {"inputs": [...], "outputs": [...], "notes": [sentences]}, and "beside" with the names of the
+    files that an .onnx file keeps its weights in; a file that cannot be read gives empty lists and
+    says why. Takes seconds, a minute at most: the file is opened and run in the sandbox.
+    """
+    require(actor, "upload.create")
+    given = {
+        protocol.SOURCE: upload_id,
+        protocol.CODE: code_upload_id,
+        protocol.SAMPLE: sample_upload_id,
+    }
+    found = {
+        name: uploads.completed(upload_id=wanted, actor=actor)
+        for name, wanted in given.items()
+        if wanted is not None
+    }
+    with ExitStack() as opened:
+        files = {
+            name: opened.enter_context(artifacts.local_path(content_of(upload)))
+            for name, upload in found.items()
+        }
+        detected = detect(files[protocol.SOURCE])
+        if not detected.accepted:
+            return _nothing(f"{detected.reason} {detected.hint}")
+        module = protocol.ModuleSource(module_entry.strip(), dict(module_arguments or {}))
+        result = sandbox.run(
+            "propose",
+            protocol.ProposeRequest(detected.format, module).to_json(),
+            workdir=opened.enter_context(artifacts.scratch_folder("propose")),
+            files=files | operator_libraries(),
+            limits=limits_for(files, base=LIMITS),
+        )
+    if result.refusal is not None:
+        return _nothing(f"{result.refusal.message} {result.refusal.hint}")
+    return result.answer
+
+
+def _nothing(note: str) -> dict[str, Any]:
+    return {"inputs": [], "outputs": [], "notes": [note.strip()]}
