@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +33,13 @@ FORMATS: tuple[tuple[str, str | Promise], ...] = (
     ("torch_state_dict", _("State dict with its module’s source")),
     ("onnx", "ONNX"),
     ("onnx_archive", _("ONNX archive (zip)")),
+    ("safetensors", _("Safetensors with their module’s source")),
+    ("keras", "Keras"),
+    ("sklearn", "scikit-learn"),
+    ("skops", _("scikit-learn (skops)")),
+    ("xgboost", "XGBoost"),
+    ("lightgbm", "LightGBM"),
+    ("catboost", "CatBoost"),
 )
 
 
@@ -174,6 +182,18 @@ class BatchSizesField(forms.CharField):
             raise forms.ValidationError(gettext("Give whole numbers, as in 4, 8.")) from error
 
 
+class UploadsField(forms.Field):
+    """The ids of any number of uploads, one hidden input for each; empty ones are left out."""
+
+    widget = forms.MultipleHiddenInput
+
+    def clean(self, value: Any) -> list[uuid.UUID]:
+        try:
+            return [uuid.UUID(one) for one in value or () if one]
+        except ValueError as error:
+            raise forms.ValidationError(gettext("Upload the files again.")) from error
+
+
 class VersionForm(RegistryForm):
     upload = forms.UUIDField(
         error_messages={
@@ -181,6 +201,7 @@ class VersionForm(RegistryForm):
             "invalid": _("Upload the file again."),
         }
     )
+    data_uploads = UploadsField(label=_("Weights beside the file"), required=False)
     source_format = forms.ChoiceField(label=_("Format"), choices=FORMATS, required=False)
     code_upload = forms.UUIDField(label=_("Source of the module"), required=False)
     module_entry = forms.CharField(

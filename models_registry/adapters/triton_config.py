@@ -25,8 +25,11 @@ DATA_FILE = "model.onnx.data"
 WARMUP_FOLDER = "warmup"
 
 
-def render(plan: ConfigPlan) -> str:
-    """The node-independent `config.pbtxt`; equal plans give equal text."""
+def render(plan: ConfigPlan, *, operator_libraries: Sequence[str] = ()) -> str:
+    """The node-independent `config.pbtxt`; equal plans give equal text.
+
+    `operator_libraries` are the paths, on every node, of what brings the graph's custom operators.
+    """
     config = ModelConfig(
         name=plan.model,
         platform=PLATFORM,
@@ -47,6 +50,8 @@ def render(plan: ConfigPlan) -> str:
     if plan.response_cache.value:
         config.response_cache.enable = True
     _warmup(config, plan)
+    if operator_libraries:
+        config.model_operations.op_library_filename.extend(operator_libraries)
     config.metric_tags["model"] = plan.model
     return text_format.MessageToString(config)
 

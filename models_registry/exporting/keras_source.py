@@ -20,10 +20,10 @@ from models_registry.rules import tensors
 
 os.environ["KERAS_BACKEND"] = "torch"
 
-import h5py  # noqa: E402
-import keras  # noqa: E402 - reads the backend's name while it is imported
-import torch  # noqa: E402
-from typing_extensions import override  # noqa: E402
+import h5py
+import keras  # reads the backend's name while it is imported
+import torch
+from typing_extensions import override
 
 _WAY_OUT: Final = (
     "Where it was trained, export it: model.export('model.onnx', format='onnx'), and upload that."

@@ -22,7 +22,7 @@ SYNONYMS: Mapping[str, str] = {
     "state_dict": formats.TORCH_STATE_DICT,
     "zip": formats.ONNX_ARCHIVE,
 }
-NAMES_ITS_INPUTS = frozenset({formats.ONNX, formats.ONNX_ARCHIVE})
+NAMES_ITS_INPUTS = formats.NAMES_ITS_INPUTS
 MAX_NOTES = 4000
 MAX_DOCUMENT_BYTES = 1024**2
 

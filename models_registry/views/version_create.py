@@ -28,7 +28,7 @@ from models_registry.views.refusals import REFUSED
 from models_registry.views.tensor_rows import TensorRow, rows_from, rows_of, with_faults
 from models_registry.views.version_words import FORMAT_WORDS
 
-NAMES_ITS_INPUTS = (formats.ONNX, formats.ONNX_ARCHIVE)
+NAMES_ITS_INPUTS = formats.NAMES_ITS_INPUTS
 
 
 @require_http_methods(["GET", "POST"])
@@ -154,7 +154,7 @@ def _of_file(upload: Upload) -> dict[str, Any]:
         "upload": upload,
         "detected": FORMAT_WORDS.get(detected, detected),
         "accepted": detected in formats.ACCEPTED,
-        "needs_code": detected == formats.TORCH_STATE_DICT,
+        "needs_code": detected in formats.NEEDS_CODE,
         "names_its_inputs": detected in NAMES_ITS_INPUTS,
     }
 

@@ -43,6 +43,13 @@ FORMAT_WORDS = {
     "torch_state_dict": _("State dict"),
     "onnx": "ONNX",
     "onnx_archive": _("ONNX archive"),
+    "safetensors": "Safetensors",
+    "sklearn": "scikit-learn",
+    "skops": _("scikit-learn (skops)"),
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+    "catboost": "CatBoost",
+    "keras": "Keras",
 }
 
 
@@ -89,6 +96,23 @@ def small(value: object) -> str:
         return text.significant(number)
     mantissa, _, exponent = f"{number:.1e}".partition("e")
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+def compact(value: object) -> str:
+    """A large count in three figures: 26.2 M, 8.22 G, 950; "—" where there is none."""
+    number = text.as_float(value)
+    if number is None:
+        return text.NOTHING
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{text.significant(number / size)}{text.NBSP}{unit}"
+    return text.significant(number)
+
+
+def flop_text(value: object) -> str:
+    """An amount of arithmetic: 8.22 GFLOP, 950 FLOP."""
+    amount = compact(value)
+    return f"{amount}FLOP" if text.NBSP in amount else f"{amount}{text.NBSP}FLOP"
 
 
 def settings_rows(origins: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -138,7 +162,7 @@ def difference(before: ModelVersion, after: ModelVersion) -> list[dict[str, Any]
 
 
 def _sections(version: ModelVersion) -> dict[str, dict[str, Any]]:
-    facts, report = version.facts or {}, version.report or {}
+    facts = version.facts or {}
     tensors = {
         side: {
             one["name"]: f"{one['dtype']} {shape_text(one)} {range_text(one)}".strip()
@@ -163,20 +187,6 @@ def _sections(version: ModelVersion) -> dict[str, dict[str, Any]]:
         gettext("Configuration"): {
             name: setting.get("value") for name, setting in version.config_origins.items()
         },
-        gettext("Validation"): _measured(report),
-    }
-
-
-def _measured(report: Mapping[str, Any]) -> dict[str, Any]:
-    checks = {check["id"]: check["verdict"] for check in report.get("checks", [])}
-    latency = {f"batch {row['batch']}": small(row["p95_ms"]) for row in report.get("latency", [])}
-    outputs = report.get("equivalence", {}).get("outputs", [])
-    errors = {one["name"]: small(one["max_abs"]) for one in outputs}
-    return {
-        "verdict": report.get("verdict"),
-        "checks": checks,
-        "p95_ms": latency,
-        "largest_error": errors,
     }
 
 

@@ -103,16 +103,16 @@ XGBOOST = b'{"learner":{"attributes":{},"feature_names":[]},"version":[3,2,0]}'
         (_evil_checkpoint, "unsafe_pickle", False),
         (model_files.evil_pickle, "unsafe_pickle", False),
         (_bytes(pickle.dumps({"a": 1})), "pickle", False),
-        (_bytes(SKLEARN), "sklearn", False),
-        (_bytes(zlib.compress(SKLEARN)), "sklearn", False),
-        (_bytes(LIGHTGBM), "lightgbm", False),
-        (_bytes(XGBOOST), "xgboost", False),
-        (_bytes(b"{L\x00\x00\x00\x07learner{L"), "xgboost", False),
-        (_keras, "keras", False),
-        (_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64)), "keras", False),
+        (_bytes(SKLEARN), "sklearn", True),
+        (_bytes(zlib.compress(SKLEARN)), "sklearn", True),
+        (_bytes(LIGHTGBM), "lightgbm", True),
+        (_bytes(XGBOOST), "xgboost", True),
+        (_bytes(b"{L\x00\x00\x00\x07learner{L"), "xgboost", True),
+        (_keras, "keras", True),
+        (_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64)), "keras", True),
         (_bytes(b"\x1c\x00\x00\x00TFL3" + bytes(64)), "tflite", False),
         (_bytes(b"GGUF\x03\x00\x00\x00"), "gguf", False),
-        (_bytes(SAFETENSORS), "safetensors", False),
+        (_bytes(SAFETENSORS), "safetensors", True),
         (_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40)), "png", False),
         (_bytes(b"# my model\nplease download it\n"), "text", False),
         (_bytes(json.dumps({"a": 1}).encode()), "json", False),
@@ -136,8 +136,9 @@ def test_a_file_is_told_by_its_content(
     assert not model_files.MARKER.exists()
 
 
-def test_only_a_state_dict_asks_for_code(tmp_path: Path) -> None:
+def test_only_weights_alone_ask_for_code(tmp_path: Path) -> None:
     assert formats.sniff(_state_dict(tmp_path)).needs_code
+    assert formats.sniff(_bytes(SAFETENSORS)(tmp_path)).needs_code
     assert not formats.sniff(_torchscript(tmp_path)).needs_code
 
 
