@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from django.urls import path
 
-from deployments.views import deploying, endpoints, load_tests, nodes, panels, plans, sla, states
+from deployments.views import (
+    deploying,
+    endpoints,
+    load_tests,
+    nodes,
+    panels,
+    plans,
+    sla,
+    states,
+    trials,
+)
 
 urlpatterns = [
     path("endpoints/", endpoints.index, name="endpoint-list"),
@@ -40,6 +50,7 @@ urlpatterns = [
         load_tests.chart_data,
         name="load-test-chart",
     ),
+    path("panels/try/<str:name>/<int:number>/", trials.panel, name="version-try"),
     path("panels/plans/<str:name>/<int:number>/", plans.plans_panel, name="version-plans"),
     path("panels/model-states/", states.models, name="model-states"),
     path("panels/version-states/<str:name>/", states.versions, name="version-states"),

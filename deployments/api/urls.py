@@ -22,6 +22,7 @@ from deployments.api.traffic import (
     RollbackView,
     SplitView,
 )
+from deployments.api.trials import TryView
 
 _ENDPOINT = "endpoints/<slug:environment>/<slug:model>"
 
@@ -47,6 +48,7 @@ urlpatterns = [
     path(
         "models/<str:name>/versions/<int:number>/plans/", PlanListView.as_view(), name="plan-list"
     ),
+    path("models/<str:name>/versions/<int:number>/try/", TryView.as_view(), name="version-try"),
     path("nodes/", NodeListView.as_view(), name="node-list"),
     path("nodes/<slug:node>/", NodeView.as_view(), name="node-detail"),
     path("nodes/<slug:node>/cordon/", NodeCordonView.as_view(), name="node-cordon"),

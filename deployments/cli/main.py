@@ -11,7 +11,16 @@ from typing import Any
 import click
 
 from console.errors import CovenantError
-from deployments.cli import contracts, deploying, jobs, load_tests, models, reports, variants
+from deployments.cli import (
+    contracts,
+    deploying,
+    jobs,
+    load_tests,
+    models,
+    reports,
+    trials,
+    variants,
+)
 from deployments.cli.client import (
     USAGE,
     Client,
@@ -94,6 +103,7 @@ for command in (
     deploying.approve,
     deploying.deploy,
     load_tests.load_test,
+    trials.try_version,
     deploying.split,
     deploying.rollback,
     deploying.mode,

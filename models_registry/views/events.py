@@ -23,6 +23,7 @@ WORDS = {
     "version.validate": (_("Validated"), "state-good", "ok"),
     "version.reject": (_("Rejected by validation"), "state-bad", "bad"),
     "version.archive": (_("Archived"), "state-stopped", ""),
+    "version.try": (_("Tried with a sample"), "play", ""),
     "contract.propose": (_("Contract proposed"), "contract", ""),
     "contract.sign": (_("Contract signed"), "key", ""),
     "contract.in_force": (_("Contract came into force"), "state-good", "ok"),
