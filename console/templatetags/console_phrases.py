@@ -70,7 +70,7 @@ CHECKS: Final = (
     _("ONNX checker"),
     _("Shape inference"),
     _("Loads on Triton {x}"),
-    _("Standard operators only"),
+    _("Operators that the target has"),
     _("Inputs as promised"),
     _("Outputs as promised"),
     _("Requests can be batched"),

@@ -9,13 +9,18 @@ import onnx
 from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 
-from models_registry.exporting import onnx_files
-from models_registry.exporting.protocol import Check, Json, TensorSpec, ValidateRequest
+from models_registry.exporting import onnx_files, operators
+from models_registry.exporting.protocol import (
+    Check,
+    Json,
+    Refused,
+    TensorSpec,
+    ValidateRequest,
+)
 from models_registry.rules import opsets
 
 FORMAT, INTERFACE, BEHAVIOUR, SPEED = "Format", "Interface", "Behaviour", "Speed and size"
 MIB = 1 << 20
-STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
 def format_checks(model: onnx.ModelProto, target: str, path: Path) -> list[Check]:
@@ -27,7 +32,7 @@ def format_checks(model: onnx.ModelProto, target: str, path: Path) -> list[Check
         _onnx_checker(path),
         _shape_inference(model),
         _versions(model, target),
-        _domains(model),
+        _operators(model, target),
     ]
 
 
@@ -102,28 +107,34 @@ def _versions(model: onnx.ModelProto, target: str) -> Check:
     )
 
 
-def _domains(model: onnx.ModelProto) -> Check:
-    strange = sorted(
-        {node.domain for graph in onnx_files.graphs(model.graph) for node in graph.node}
-        - STANDARD_DOMAINS
-    )
-    if not strange:
+def _operators(model: onnx.ModelProto, target: str) -> Check:
+    title = "Operators that the target has"
+    try:
+        libraries = operators.check(model, target)
+    except Refused as refused:
         return Check(
             "standard_operators",
-            "Standard operators only",
+            title,
             FORMAT,
-            "passed",
-            detail="All operators are ONNX's own.",
+            "failed",
+            detail=refused.refusal.message,
+            fix=refused.refusal.hint,
         )
+    others = [f"{domain}:{name}" for domain, name in operators.foreign(model)]
+    if not others:
+        return Check(
+            "standard_operators", title, FORMAT, "passed", detail="All operators are ONNX's own."
+        )
+    brought = f" and {', '.join(libraries)}" if libraries else ""
     return Check(
         "standard_operators",
-        "Standard operators only",
+        title,
         FORMAT,
-        "warning",
-        ", ".join(strange)[:200],
-        detail="Operators of other domains run only where the serving ONNX Runtime has "
-        "them built in.",
-        fix="Check that the target's ONNX Runtime has these operators, or export without them.",
+        "passed",
+        len(others),
+        None,
+        "other operators",
+        f"ONNX Runtime {opsets.runtime(target).version}{brought} has {', '.join(others)}."[:500],
     )
 
 

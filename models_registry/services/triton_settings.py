@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.conf import settings
+
+from console.errors import Invalid
 from models_registry.adapters import triton_config
 from models_registry.exporting.protocol import ExportFacts, TensorSpec
 from models_registry.models import ModelVersion, VersionState
@@ -68,7 +71,23 @@ def render_config(
         }
         for name, setting in tuning.settings(plan)
     }
-    return RenderedConfig(triton_config.render(plan), origins, plan.notes)
+    text = triton_config.render(plan, operator_libraries=_libraries(version, facts))
+    return RenderedConfig(text, origins, plan.notes)
+
+
+def _libraries(version: ModelVersion, facts: ExportFacts) -> list[str]:
+    """Paths of the custom operator libraries that the graph needs, as the site offers them now."""
+    offered = {path.name: str(path) for path in settings.CONFIG.custom_op_libraries}
+    gone = [name for name in facts.libraries if name not in offered]
+    if gone:
+        raise Invalid(
+            f"{version} needs the custom operator library {gone[0]}, which this site no longer "
+            "offers.",
+            code="library_missing",
+            hint="Ask the administrator to name it in COVENANT_CUSTOM_OP_LIBRARIES, then retry "
+            "the validation.",
+        )
+    return [offered[name] for name in facts.libraries]
 
 
 def _tensor(spec: TensorSpec, facts: ExportFacts) -> tuning.Tensor:

@@ -18,6 +18,7 @@ def export(
 ) -> SandboxResult:
     """Sniff and export, as a job does; files beside the source by keyword."""
     files = {name: options.pop(name) for name in ("code", "sample") if name in options}
+    files |= options.pop("beside", {})
     detected = formats.sniff(source)
     assert detected.accepted, detected
     request = ExportRequest(detected.format, tensors.parse(inputs or []), **options)

@@ -44,6 +44,13 @@ class TritonPythonModel:
         # A spinning thread per session would take a core from everything else on the machine.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+        operations = config.get("model_operations") or {}
+        for library in operations.get("op_library_filename") or ():
+            if not os.path.isfile(library):
+                raise pb_utils.TritonModelException(
+                    f"the custom operator library {library} is missing on this node"
+                )
+            options.register_custom_ops_library(library)
         self.session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"]
         )
