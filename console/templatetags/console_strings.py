@@ -45,6 +45,14 @@ STRINGS: Final[dict[str, str]] = {
     "split_version_change": _("v{version} {before} → {after} %"),
     "somebody": _("Somebody"),
     "upload_choose": _("Choose one file."),
+    "upload_choose_main": _(
+        "Choose one file, or one .onnx file together with the files that hold its weights."
+    ),
+    "upload_set_missing": _(
+        "{file} keeps its weights in other files, and these are not here yet: {names}."
+    ),
+    "upload_set_complete": _("{file} has all the files that it keeps its weights in: {names}."),
+    "upload_set_busy": _("Wait until every file has arrived, or remove it."),
     "upload_hashing": _("Computing the SHA-256: {percent} %"),
     "upload_sending": _("{sent} of {total} · {speed}/s · {left} left"),
     "upload_starting": _("Starting…"),

@@ -140,10 +140,10 @@ def _described(form: VersionForm, actor: Actor) -> dict[str, Any]:
 def _data_files(form: VersionForm, actor: Actor) -> list[Upload]:
     """The files beside the model's that the form names, as far as they are still there."""
     found = []
-    for upload_id in form.cleaned_data.get("data_uploads") or ():
+    for given in dict.fromkeys(form["data_uploads"].value() or ()):
         try:
-            found.append(completed(upload_id=upload_id, actor=actor))
-        except CovenantError:
+            found.append(completed(upload_id=uuid.UUID(given), actor=actor))
+        except (CovenantError, ValueError):
             continue
     return found
 

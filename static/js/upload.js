@@ -3,6 +3,7 @@
    data-upload with data-upload-endpoint (and data-upload-chunk: bytes of one request); parts are data-upload-{file,drop,run,name,size,progress,status,
    pause,resume,cancel,digest,error,value}. First the SHA-256 is computed in a worker, then the file goes up
    by tus; after a reload or a broken connection the same file goes on where it was.
+   Several files at once are taken where data-upload-further names a set for the files beside an .onnx file (upload-set.js).
    Fires "upload:done" {id, url, filename, size, sha256} and "upload:reset"; data-state is
    idle | hashing | sending | paused | done | failed. */
 
@@ -73,9 +74,21 @@ class Uploader {
     this.say("");
   }
 
+  /** The one file to upload; with data-upload-further the others go to the set of that id. */
+  mainOf(files) {
+    const further = document.getElementById(this.element.dataset.uploadFurther ?? "");
+    if (files.length === 1 || !further) return files.length === 1 ? files[0] : null;
+    const graphs = [...files].filter((file) => file.name.toLowerCase().endsWith(".onnx"));
+    if (graphs.length !== 1) return null;
+    const rest = [...files].filter((file) => file !== graphs[0]);
+    further.dispatchEvent(new CustomEvent("upload:further", { detail: { files: rest } }));
+    return graphs[0];
+  }
+
   async choose(files) {
-    if (files.length !== 1) return void this.fail(new Error(t("upload_choose")));
-    [this.file] = files;
+    const main = this.mainOf(files);
+    if (!main) return void this.fail(new Error(t(this.element.dataset.uploadFurther ? "upload_choose_main" : "upload_choose")));
+    this.file = main;
     this.part("name").textContent = this.file.name;
     this.part("size").textContent = fileSize(this.file.size);
     this.part("digest").hidden = true;
@@ -167,8 +180,18 @@ class Uploader {
   }
 }
 
-function start(element) {
-  const uploader = new Uploader(element);
+const mounted = new WeakMap();
+
+/** The uploader of an element; it begins with the first call. */
+export function mount(element) {
+  if (!mounted.has(element)) {
+    mounted.set(element, new Uploader(element));
+    listen(mounted.get(element));
+  }
+  return mounted.get(element);
+}
+
+function listen(uploader) {
   const drop = uploader.part("drop");
   const over = (event, on) => {
     event.preventDefault();
@@ -184,6 +207,10 @@ function start(element) {
   uploader.part("pause").addEventListener("click", () => uploader.pause());
   uploader.part("resume").addEventListener("click", () => uploader.send());
   uploader.part("cancel").addEventListener("click", () => uploader.cancel());
+}
+
+function start(element) {
+  const uploader = mount(element);
   const leaving = (event) => ["hashing", "sending"].includes(element.dataset.state) && event.preventDefault();
   addEventListener("beforeunload", leaving);
   uploader.offer();

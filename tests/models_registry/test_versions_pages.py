@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests import factories
 from tests.factories import People, actor
 from tests.models_registry.browsing import Visitor
 from tests.models_registry.reports import check, report_of, reported
+from tests.models_registry.test_exporting_weights import parted
 
 pytestmark = pytest.mark.django_db
 ONNX = factories.tiny_onnx(0.25)
@@ -248,6 +250,33 @@ def test_inputs_are_proposed_from_the_file(dana: Visitor) -> None:
     assert "model.onnx is a ONNX file." in shown
     assert "features" in shown
     assert "batch, 10" in shown
+
+
+def test_a_graph_without_its_weights_names_them_and_takes_them_from_the_form(
+    dana: Visitor, tmp_path: Path
+) -> None:
+    factories.make_model()
+    graph = parted(tmp_path / "up")
+    upload = factories.make_upload(graph.read_bytes(), "net.onnx")
+    upload.detected_format = "onnx"
+    upload.save()
+    address = "/models/fraud_detector/versions/new/"
+    shown = dana.post(f"{address}inspect/", {"upload": str(upload.pk)}, part=True)
+    assert "It keeps its weights in weights.bin, which has to be uploaded as well." in shown
+    weights = factories.make_upload(graph.with_name("weights.bin").read_bytes(), "weights.bin")
+    form = {**form_of(upload), "input_name": ["x"], "input_dims": ["N, 600"]}
+    form["data_uploads"] = [str(weights.pk), ""]
+
+    twice = {**form, "data_uploads": [str(weights.pk)] * 2}
+    refused = dana.post(address, twice)
+    assert refused.status == 422
+    assert "Two data files are called weights.bin." in refused
+    assert f'name="data_uploads" value="{weights.pk}"' in refused.response.content.decode()
+    made = dana.post(address, form)
+
+    assert made.address == "/models/fraud_detector/versions/1/"
+    assert "data:weights.bin" in dana.get(made.address)
+    assert [file.name for file in ModelVersion.objects.get().files.all()] == ["weights.bin"]
 
 
 def test_a_file_that_is_no_model_is_refused_in_words(dana: Visitor) -> None:
