@@ -35,15 +35,15 @@ from models_registry.services.versions import archive_version
 from models_registry.views.events import timeline
 from models_registry.views.optimisations import panel
 from models_registry.views.refusals import REFUSED, may, tell, wants_fragment
+from models_registry.views.report_changes import report_changes
+from models_registry.views.version_report import report_context
 from models_registry.views.version_words import (
     FORMAT_WORDS,
-    check_line,
     difference,
     range_text,
     settings_rows,
     shape_text,
     small,
-    verdict_of,
 )
 
 UNDER_WAY = (VersionState.UPLOADED, VersionState.EXPORTING, VersionState.VALIDATING)
@@ -55,15 +55,13 @@ def detail(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """One version; the changing part alone when htmx asks."""
     page = version_page(name, number)
     version = page.version
+    progress_of = _progress(request, version)
     context = {
         **_frame(request, page),
-        "verdict": verdict_of(version),
-        "groups": [(group, [check_line(one) for one in lines]) for group, lines in page.checks],
-        "outputs": _compared(version),
-        "latency": _latency(version),
+        **report_context(version, progress_of["stopped_error"]),
         "graph": _graph(version),
         "events": timeline(subject_events(str(version)), with_subject=False),
-        **_progress(request, version),
+        **progress_of,
         **panel(request, version),
     }
     fragment = wants_fragment(request)
@@ -109,6 +107,7 @@ def diff(request: HttpRequest, name: str, number: int) -> HttpResponse:
         **_frame(request, page),
         "other": other,
         "others": others.values_list("number", flat=True)[:200],
+        "reports": report_changes(other, page.version) if other else None,
         "sections": difference(other, page.version) if other else [],
     }
     return render(request, "models_registry/versions/diff.html", context)
@@ -122,7 +121,7 @@ def errors(request: HttpRequest, name: str, number: int, output: int) -> JsonRes
     outputs = equivalence.get("outputs", [])
     if output >= len(outputs):
         raise NotFound(f"The report of {version} compares {len(outputs)} outputs.")
-    limit = float(equivalence.get("atol", 0))
+    limit = float(outputs[output].get("atol", equivalence.get("atol", 0)))
     bins = distribution(outputs[output].get("errors", []), limit)
     return JsonResponse(
         {
@@ -173,6 +172,7 @@ def _frame(request: HttpRequest, page: VersionPage) -> dict[str, Any]:
         ],
         "may_request": validated
         and (allowed(actor, "release.request") and _asks(request, version)),
+        "may_create": allowed(actor, "version.create"),
         "may_propose": bool(version.facts) and may(actor, "contract.propose", version.model),
         "may_archive": version.state in (VersionState.VALIDATED, VersionState.REJECTED)
         and may(actor, "version.archive", version.model),
@@ -229,30 +229,6 @@ def _steps(version: ModelVersion) -> list[dict[str, Any]]:
         detail = {"current": job.step, "failed": job.get_state_display()}.get(state, "")
         steps.append({"label": label, "state": state, "detail": detail})
     return steps
-
-
-def _compared(version: ModelVersion) -> list[dict[str, Any]]:
-    equivalence = (version.report or {}).get("equivalence", {})
-    return [
-        {
-            "name": one["name"],
-            "index": index,
-            "samples": equivalence.get("samples", len(one.get("errors", []))),
-            "against": equivalence.get("compared_with", ""),
-            "max_abs": small(one.get("max_abs")),
-            "mean_abs": small(one.get("mean_abs")),
-            "p99_abs": small(one.get("p99_abs")),
-            "max_rel": small(one.get("max_rel")),
-            "atol": small(equivalence.get("atol")),
-            "rtol": small(equivalence.get("rtol")),
-            "worst": one.get("worst", {}),
-        }
-        for index, one in enumerate(equivalence.get("outputs", []))
-    ]
-
-
-def _latency(version: ModelVersion) -> list[dict[str, Any]]:
-    return list((version.report or {}).get("latency", []))
 
 
 def _graph(version: ModelVersion) -> dict[str, Any] | None:
