@@ -18,11 +18,12 @@ SHOWN: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One plan; `command` is a line for a shell, `state` what became of it."""
+    """One plan; `command` is a line for a shell, `lines` the same with one flag on each line."""
 
     plan: TensorRtPlan
     state: State
     command: str
+    lines: str
 
 
 def plan_list(version: ModelVersion) -> QuerySet[TensorRtPlan]:
@@ -36,7 +37,8 @@ def plan_list(version: ModelVersion) -> QuerySet[TensorRtPlan]:
 
 def plan_row(plan: TensorRtPlan) -> PlanRow:
     """The plan with its state in one word."""
-    return PlanRow(plan, state_of(plan), shlex.join(plan.command))
+    lines = " \\\n  ".join(shlex.quote(word) for word in plan.command)
+    return PlanRow(plan, state_of(plan), shlex.join(plan.command), lines)
 
 
 def state_of(plan: TensorRtPlan) -> State:

@@ -61,15 +61,14 @@ def program(document: Json, reporter: Reporter) -> Json:
     path.write_bytes(lighter.model.SerializeToString(deterministic=True))
     _refuse(optimisations.grown(request.facts.size_bytes, path.stat().st_size))
     reporter.progress(0.6, "Checking the graph")
-    made = onnx_files.checked(path, request.target)
+    made, session = _loaded(request, path)
     after = onnx_files.operators(made)
     _refuse_what_is_no_gain(request.optimisation, before, after)
     _refuse_strangers(after, before)
     reporter.progress(0.7, "Running it at the original's sizes")
     inputs, outputs = _interface(request, made)
-    more = _tried(
-        request, inputs, outputs, Session(origin, seconds=request.inference_seconds), path
-    )
+    original = Session(origin, seconds=request.inference_seconds)
+    more = _tried(request, inputs, outputs, original, session)
     name, package = _TOOLS[request.optimisation]
     sizes = f"{sum(before.values())} → {sum(after.values())} operators"
     return replace(
@@ -117,6 +116,21 @@ def _made(request: OptimiseRequest, model: onnx.ModelProto) -> Lighter:
         ) from error
     finally:
         shutil.rmtree(scratch)
+
+
+def _loaded(request: OptimiseRequest, path: Path) -> tuple[onnx.ModelProto, Session]:
+    """The new file, checked and in a session; a tool may well write what is not valid."""
+    try:
+        made = onnx_files.checked(path, request.target)
+        return made, Session(path, seconds=request.inference_seconds)
+    except Refused as refused:
+        name, _ = _TOOLS[request.optimisation]
+        raise Refused(
+            "optimisation_failed",
+            f"{name} cannot work on this model, its result is of no use: {refused.refusal.message}",
+            "The original stays as it is. Models with If or Loop often keep the tools from their "
+            "work; try another optimisation.",
+        ) from refused
 
 
 def _refuse(refusal: Refusal | None) -> None:
@@ -188,13 +202,12 @@ def _tried(
     inputs: tuple[TensorSpec, ...],
     outputs: tuple[TensorSpec, ...],
     original: Session,
-    path: Path,
+    session: Session,
 ) -> list[str]:
     """Run both files at every size at which the original is known to run; gives warnings.
 
     How close the answers are is for validation to say; here shapes and names have to agree.
     """
-    session = Session(path, seconds=request.inference_seconds)
     if session.outputs != original.outputs:
         raise _other(f"its outputs are {', '.join(session.outputs)[:300]}")
     facts = request.facts

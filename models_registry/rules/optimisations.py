@@ -17,9 +17,12 @@ QUANTISABLE: Final = ("Conv", "Gather", "Gemm", "MatMul")
 # DynamicQuantizeLinear came with opset 11 (ONNX, "Operators").
 QUANTISABLE_FROM_OPSET: Final = 11
 
-# Sums and powers that leave the range of FP16 (65504) for values that a network really has; the
-# converter's own list of what has no FP16 kernel comes on top.
-KEPT_IN_FP32: Final = ("Exp", "Pow", "ReduceL2", "ReduceLogSumExp", "ReduceSum", "ReduceSumSquare")
+# Sums and powers that leave the range of FP16 (65504) for values that a network really has, and
+# variances that are lost below it. The converter's list of what has no FP16 kernel comes on top.
+KEPT_IN_FP32: Final = (
+    "BatchNormalization", "Exp", "Pow", "ReduceL2", "ReduceLogSumExp", "ReduceSum",
+    "ReduceSumSquare",
+)  # fmt: skip
 
 # ONNX Runtime's own fusions that have a kernel in the CPU build of every release of
 # `rules.opsets`: what 1.16.3 registers, and 1.17.3, 1.19.2 and 1.32.0 still do (measured).
@@ -67,6 +70,16 @@ def nothing_to_quantise(operators: Mapping[str, int]) -> Refusal:
         "nothing_to_quantise",
         "There is nothing to quantise: INT8 shortens the weights of matrix products, convolutions "
         f"and embeddings, and the model has none (its operators: {there}).",
+        "Keep the original, or try the graph optimisation.",
+    )
+
+
+def nothing_constant_to_quantise() -> Refusal:
+    """Operators that might be, but the quantiser took none of them."""
+    return Refusal(
+        "nothing_to_quantise",
+        "There is nothing to quantise: the model’s matrix products and convolutions have no "
+        "constant weights, or they stand inside an If or a Loop, which the quantiser leaves alone.",
         "Keep the original, or try the graph optimisation.",
     )
 

@@ -78,10 +78,11 @@ def panel(request: HttpRequest, version: ModelVersion) -> dict[str, Any]:
                         for row in family.variants
                         if row.version.optimisation == how
                     ],
-                    "offered": offered
+                    "offered": _missing(family, how)
+                    if offered
                     and original.onnx_data_id is None
                     and optimisations.refusal(how, operators, opset) is None
-                    and not _there(family, how),
+                    else (),
                 }
                 for how in Optimisation
             ),
@@ -91,17 +92,16 @@ def panel(request: HttpRequest, version: ModelVersion) -> dict[str, Any]:
     }
 
 
-def _there(family: Family, how: Optimisation) -> bool:
-    """Whether every kind of this variant exists already; FP16 has two."""
-    alive = [
-        row
+def _missing(family: Family, how: Optimisation) -> tuple[str, ...]:
+    """What can still be made: "same" inputs and outputs, and for FP16 "changed" ones."""
+    alive = {
+        row.keeps_io
         for row in family.variants
         if row.version.optimisation == how
         and row.version.state not in (VersionState.REJECTED, VersionState.ARCHIVED)
-    ]
-    return {row.keeps_io for row in alive} >= (
-        {True, False} if how == Optimisation.FP16 else {True}
-    )
+    }
+    kinds = (("same", True), ("changed", False)) if how == Optimisation.FP16 else (("same", True),)
+    return tuple(name for name, keeps in kinds if keeps not in alive)
 
 
 def _words(row: VariantRow, shown: ModelVersion, family: Family) -> dict[str, Any]:

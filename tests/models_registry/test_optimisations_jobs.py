@@ -79,10 +79,10 @@ def embeddings() -> bytes:
 TOKENS = [{"name": "tokens", "dtype": "INT64", "dims": ["batch", 6], "min": 0, "max": 499}]
 
 
-def validated(data: bytes, **fields: Any) -> ModelVersion:
+def validated(data: bytes, name: str = "fraud_detector", **fields: Any) -> ModelVersion:
     """A version that came the whole way."""
     version, _ = versions.create_version(
-        model=factories.make_model(),
+        model=factories.make_model(name),
         upload_id=factories.make_upload(data).pk,
         actor=actor(factories.people().dana),
         **fields,
@@ -150,8 +150,12 @@ def test_each_optimisation_makes_a_version_that_is_measured_against_the_source()
     versions.archive_version(
         version=archived, reason="Once more.", actor=actor(factories.people().dana)
     )
-    again = variant_of(origin, "int8")
+    again, job = optimise_version(
+        version=origin, optimisation="int8", actor=actor(factories.people().dana)
+    )
     assert again.pk != archived.pk
+    tasks.export_version(str(job.pk))
+    again.refresh_from_db()
     assert again.onnx.sha256 == archived.onnx.sha256
 
 
@@ -165,9 +169,6 @@ def test_a_convolution_is_fused_and_fp16_may_change_the_interface() -> None:
     assert [spec["dtype"] for spec in half.facts["inputs"] + half.facts["outputs"]] == ["FP16"] * 2
     sample = json.loads(artifacts.read_bytes(half.sample))
     assert sample["request"]["inputs"][0]["datatype"] == "FP16"
-    whole = variant_of(origin, "fp16")
-    assert whole.pk != half.pk
-    assert [spec["dtype"] for spec in whole.facts["inputs"]] == ["FP32"]
     quantised = variant_of(origin, "int8")
     assert quantised.facts["operators"]["ConvInteger"] == 1
     assert quantised.report["equivalence"]["outputs"][0]["max_abs"] > 0
