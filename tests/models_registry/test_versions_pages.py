@@ -235,7 +235,8 @@ def test_a_state_dict_without_its_source_is_asked_for_it(dana: Visitor) -> None:
     upload.save()
     form = form_of(upload, module_entry="")
     shown = dana.post("/models/fraud_detector/versions/new/", {**form, "opset": ""})
-    assert "A state dict holds weights only." in shown
+    assert "What helps to read it" in shown
+    assert "Needed where a file holds weights only" in shown
 
 
 def test_inputs_are_proposed_from_the_file(dana: Visitor) -> None:
@@ -262,7 +263,7 @@ def test_a_graph_without_its_weights_names_them_and_takes_them_from_the_form(
     upload.save()
     address = "/models/fraud_detector/versions/new/"
     shown = dana.post(f"{address}inspect/", {"upload": str(upload.pk)}, part=True)
-    assert "It keeps its weights in weights.bin, which has to be uploaded as well." in shown
+    assert "Its weights are in weights.bin, which the model needs as well." in shown
     weights = factories.make_upload(graph.with_name("weights.bin").read_bytes(), "weights.bin")
     form = {**form_of(upload), "input_name": ["x"], "input_dims": ["N, 600"]}
     form["data_uploads"] = [str(weights.pk), ""]
