@@ -84,7 +84,7 @@ def _answer(
         "nav_section": "models",
         "version": version,
         "model": version.model,
-        "places": places,
+        "offered": places,
         "chosen": _first_choice(places),
         "recorded": recorded,
         "written": recorded if len(recorded) <= MOST_PREFILLED else "",

@@ -228,6 +228,7 @@ def test_the_panel_offers_shows_and_refuses_in_place(
     page = dana.post(PANEL, {"environment": "staging", "request": ""})
     assert (page.status, "cannot be reached" in page) == (503, True)
     assert "Try fraud_detector" in page
+    assert "staging (node local)" in page
     assert Visitor(people.vic).post(PANEL, given).status in (403, 422)
     Placement.objects.update(state="unloaded")
     assert "Nobody could answer yet" in dana.get(PANEL, part=True)
