@@ -30,7 +30,9 @@ EXPLAINED = {
     Optimisation.FP16: gettext_lazy(
         "Half the size, about three digits. Faster on a GPU, not on a CPU."
     ),
-    Optimisation.INT8: gettext_lazy("A quarter of the size, coarser answers. Faster on most CPUs."),
+    Optimisation.INT8: gettext_lazy(
+        "A quarter of the size, coarser answers. Whether it is faster depends on the CPU."
+    ),
 }
 
 
