@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from models_registry.rules.contract_proposal import (
     latency_promise,
     propose,
     to_yaml,
+    with_shares,
 )
 from models_registry.rules.contract_terms import (
     Term,
@@ -365,3 +367,38 @@ def test_a_proposal_for_any_model_passes_every_check(
 ) -> None:
     document = load(to_yaml(propose(model="any_model", inputs=inputs, outputs=outputs)))
     assert set(document.fallback_outputs) == {spec.name for spec in outputs}
+
+
+SHARES = TensorSpec("shares", "FP32", (-1, 4), ("batch", ""))
+SEEN = {"min": 0.01, "max": 0.97, "sums": [0.9999999, 1.0000001]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "answers", "expected"),
+    [
+        (SHARES, SEEN, (0.0, 1.0, 1.0)),
+        (replace(SHARES, maximum=0.99), SEEN, (0.0, 0.99, 1.0)),
+        (SHARES, {**SEEN, "max": 1.0000001}, (0.0, None, 1.0)),
+        (SHARES, {**SEEN, "min": -0.1}, (None, None, None)),
+        (SHARES, {**SEEN, "sums": [0.5, 1.0]}, (None, None, None)),
+        (SHARES, {**SEEN, "sums": None}, (None, None, None)),
+        (SHARES, {**SEEN, "max": "NaN"}, (None, None, None)),
+        (SHARES, {}, (None, None, None)),
+        (replace(SHARES, dtype="INT64"), SEEN, (None, None, None)),
+    ],
+)
+def test_what_adds_up_to_one_is_proposed_as_shares(
+    spec: TensorSpec, answers: dict[str, object], expected: tuple[float | None, ...]
+) -> None:
+    found = with_shares(spec, answers)
+    assert (found.minimum, found.maximum, found.sums_to) == expected
+
+
+def test_the_fallback_of_shares_adds_up_too() -> None:
+    spec = replace(SHARES, minimum=0.0, maximum=1.0, sums_to=1.0)
+    body = propose(
+        model="classifier", inputs=[TensorSpec("x", "FP32", (-1, 2), ("batch", ""))], outputs=[spec]
+    )
+    assert body["interface"]["outputs"][0]["sums_to"] == 1.0
+    assert body["fallback"]["response"]["shares"] == 0.25
+    assert from_json(body).interface.outputs[0].sums_to == 1

@@ -267,3 +267,115 @@ def test_a_given_sample_is_the_recorded_one(tmp_path: Path) -> None:
     assert recorded["request"]["inputs"][0]["shape"] == [2, 5]
     assert recorded["request"]["inputs"][0]["data"][:5] == [1, 2, 3, 4, 5]
     assert recorded["expected"]["outputs"][0]["shape"] == [2, 2]
+
+
+def _softmax() -> onnx.ModelProto:
+    """x FP32 [N, 5], kind INT64 [N, 1] -> shares FP32 [N, 2], label INT64 [N]."""
+    nodes, weights = layers()
+    nodes = [
+        *nodes[:-1],
+        node("MatMul", ["t", "w2"], ["z"]),
+        node("Cast", ["kind"], ["k"], to=onnx.TensorProto.FLOAT),
+        node("Add", ["z", "k"], ["zk"]),
+        node("Softmax", ["zk"], ["shares"], axis=-1),
+        node("ArgMax", ["zk"], ["label"], axis=-1, keepdims=0),
+    ]
+    inputs = [value("x", ["N", 5]), value("kind", ["N", 1], onnx.TensorProto.INT64)]
+    outputs = [value("shares", ["N", 2]), value("label", ["N"], onnx.TensorProto.INT64)]
+    return graph(nodes, inputs, outputs, weights)
+
+
+def test_recorded_rows_are_compared_and_the_worst_input_is_kept(tmp_path: Path) -> None:
+    sample = tmp_path / "sample.json"
+    rows = {"x": [[0.1, 0.2, 0.3, 0.4, 2.0], [-2.0, 0, 1, 0, 0]], "kind": [[7], [3]]}
+    sample.write_text(json.dumps(rows))
+    inputs = [
+        {"name": "x", "dtype": "FP32", "shape": ["N", 5], "min": -2, "max": 2},
+        {"name": "kind", "dtype": "INT64", "shape": ["N", 1], "min": 0, "max": 9},
+    ]
+    shares = tensors.parse([{"name": "shares", "dtype": "FP32", "shape": [-1, 2]}])
+
+    result = run(
+        save(_softmax(), tmp_path),
+        tmp_path,
+        inputs=inputs,
+        files={"sample": sample},
+        outputs=tuple(replace(spec, sums_to=1.0) for spec in shares),
+        samples=20,
+        batches=(1, 2, 16),
+    )
+
+    seen = verdicts(result)
+    assert (seen["output_sums"], seen["equivalence.1"]) == ("passed", "passed")
+    told = result.answer["equivalence"]
+    assert (told["samples"], told["recorded"], told["varied"]) == (20, 2, 24)
+    assert told["batches"] == [1, 2, 16]
+    output = told["outputs"][0]
+    assert len(output["errors"]) == 46
+    assert output["p50_abs"] <= output["p95_abs"] <= output["p99_abs"] <= output["max_abs"]
+    assert output["answers"]["sums"] == pytest.approx([1, 1], abs=1e-5)
+    worst = output["worst"]
+    assert abs(worst["expected"] - worst["answered"]) == pytest.approx(output["max_abs"], rel=1e-3)
+    replay = json.loads(result.outputs["replay.json"].read_text())
+    case = next(one for one in replay["cases"] if "shares" in one["outputs"])
+    assert case["sample"] == worst["sample"]
+    assert [one["name"] for one in case["request"]["inputs"]] == ["x", "kind"]
+    given = {one["name"]: one for one in case["request"]["inputs"]}
+    assert all(-2 <= number <= 2 for number in given["x"]["data"])
+    assert replay["model"]["sha256"] == result.answer["model"]["sha256"]
+    for answers in (case["expected"], case["answered"]):
+        assert [one["name"] for one in answers["outputs"]] == ["shares", "label"]
+    picture = result.answer["graph"]
+    assert picture["operators"] == 7
+    assert [one["label"] for one in picture["blocks"] if one["kind"] == "input"] == ["x", "kind"]
+    assert result.answer["model"]["flops"] == 90 + 9 + 36 + 2 + 10 + 2
+
+
+def test_shares_that_do_not_add_up_break_the_promise(tmp_path: Path) -> None:
+    outputs = tensors.parse([{"name": "y", "dtype": "FP32", "shape": [-1, 2]}])
+
+    result = run(
+        save(plain(), tmp_path),
+        tmp_path,
+        inputs=X,
+        outputs=(replace(outputs[0], sums_to=1.0),),
+        samples=5,
+    )
+
+    (check,) = [one for one in result.answer["checks"] if one["id"] == "output_sums"]
+    assert check["verdict"] == "failed"
+    assert "where 1 is promised" in check["detail"]
+    assert "softmax" in check["fix"]
+
+
+@pytest.mark.parametrize(("optimisation", "verdict"), [("", "failed"), ("int8", "passed")])
+def test_a_version_of_lower_precision_is_judged_by_its_own_tolerance(
+    optimisation: str, verdict: str, tmp_path: Path
+) -> None:
+    """The file is one whose first weights are a little off, as quantised ones are."""
+    source = save(plain(), tmp_path)
+    nodes, weights = layers()
+    weights["w1"] = np.round(weights["w1"] * 32) / np.float32(32)
+    other = graph(nodes, [value("x", ["N", 5])], [value("y", ["N", 2])], weights)
+    exported = sandbox.run(
+        "export",
+        ExportRequest("onnx", ()).to_json(),
+        workdir=tmp_path / "export",
+        files={"source": save(other, tmp_path, "other.onnx")},
+    )
+    facts = ExportFacts.from_json(exported.answer)
+
+    result = sandbox.run(
+        "validate",
+        ValidateRequest(
+            "onnx", facts, facts.inputs, samples=20, optimisation=optimisation
+        ).to_json(),
+        workdir=tmp_path / "validate",
+        files={"source": source, "model.onnx": exported.outputs["model.onnx"]},
+    )
+
+    assert verdicts(result)["equivalence.0"] == verdict
+    told = result.answer["equivalence"]
+    largest = max(abs(told["outputs"][0]["answers"][end]) for end in ("min", "max"))
+    expected = 0.05 * largest if optimisation else 1e-5
+    assert told["outputs"][0]["atol"] == pytest.approx(expected, rel=0.05)

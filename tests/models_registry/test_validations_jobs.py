@@ -89,6 +89,10 @@ def test_from_a_torchscript_file_to_an_approved_release() -> None:
     assert version.facts["ir_version"] == 8
     assert version.report["verdict"] in ("passed", "warning")
     assert version.report["equivalence"]["samples"] == 100
+    assert version.report["equivalence"]["batches"] == [1, 2, 32]
+    assert [row["batch"] for row in version.report["latency"]] == [1, 2, 4, 8, 16, 32]
+    assert version.report["schema_version"] == 1
+    assert json.loads(artifacts.read_bytes(version.replay))["cases"]
     config = triton_config.parse(artifacts.read_bytes(version.config).decode())
     assert (config.name, config.max_batch_size) == ("fraud_detector", 32)
     assert version.config_origins["queue_delay_us"]["origin"] == "measured"
@@ -139,6 +143,11 @@ def test_nan_outputs_reject_the_version_with_a_fix_and_keep_the_report() -> None
     assert version.report["verdict"] == "failed"
     assert version.report_artifact is not None
     assert version.config is None
+    replay = json.loads(artifacts.read_bytes(version.replay))
+    (case,) = replay["cases"]
+    assert case["outputs"] == ["risk_score"]
+    assert set(case["expected"]["outputs"][0]["data"]) == {"NaN"}
+    assert case["request"]["inputs"][0]["name"] == "features"
     job = Job.objects.get(pk=version.validate_job_id)
     assert (job.state, job.error_code) == (JobState.FAILED, "validation_failed")
     assert job.error_hint
