@@ -17,6 +17,8 @@ from console.forms import ServiceForm
 from console.models import Role, Team, User
 from models_registry.exporting.protocol import DEFAULT_OPSET
 from models_registry.models import ModelClass, RiskClass, Seat, VersionState
+from models_registry.rules import opsets
+from models_registry.services.version_requests import default_target
 
 TUNING = (
     "max_batch_size",
@@ -41,6 +43,22 @@ FORMATS: tuple[tuple[str, str | Promise], ...] = (
     ("lightgbm", "LightGBM"),
     ("catboost", "CatBoost"),
 )
+
+
+def _releases() -> list[tuple[str, str]]:
+    """Triton releases, newest first, each with what it loads."""
+    return [
+        (
+            release,
+            gettext("%(release)s (opset %(low)s to %(high)s)")
+            % {
+                "release": gettext("embedded") if release == opsets.EMBEDDED else release,
+                "low": opsets.MIN_OPSET,
+                "high": runtime.opset,
+            },
+        )
+        for release, runtime in reversed(opsets.TRITON.items())
+    ]
 
 
 class RegistryForm(ServiceForm):
@@ -229,9 +247,16 @@ class VersionForm(RegistryForm):
         min_value=7,
         max_value=30,
         initial=DEFAULT_OPSET,
-        help_text=_("17 runs on every supported Triton."),
+        help_text=_("17 runs on every Triton release of the list."),
     )
-    sample = forms.UUIDField(label=_("Recorded sample"), required=False)
+    target = forms.ChoiceField(
+        label=_("Triton release"),
+        choices=_releases,
+        initial=default_target,
+        required=False,
+        help_text=_("The release of the nodes that have to load it."),
+    )
+    sample = forms.UUIDField(label=_("Sample"), required=False)
     notes = forms.CharField(
         label=_("Notes"),
         max_length=4000,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.http import QueryDict
@@ -63,6 +63,17 @@ def rows_of(specs: Iterable[Mapping[str, Any]]) -> list[TensorRow]:
             max=_text(spec.get("max")),
         )
         for spec in specs
+    ]
+
+
+def with_ranges(proposed: Sequence[TensorRow], typed: Sequence[TensorRow]) -> list[TensorRow]:
+    """Proposed rows with the ranges that a person has typed for rows of the same names."""
+    known = {row.name: row for row in typed}
+    return [
+        replace(row, min=row.min or known[row.name].min, max=row.max or known[row.name].max)
+        if row.name in known
+        else row
+        for row in proposed
     ]
 
 

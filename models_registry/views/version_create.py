@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -17,18 +18,23 @@ from console.api.authentication import actor_of
 from console.errors import CovenantError, FieldError
 from models_registry.adapters import formats
 from models_registry.forms import VersionForm
-from models_registry.models import RegisteredModel, Upload, VersionState
+from models_registry.models import ModelVersion, RegisteredModel, Upload, VersionState
 from models_registry.rules import tensors
 from models_registry.selectors.catalog import find_model
-from models_registry.selectors.versions import version_list
+from models_registry.selectors.versions import find_version, version_list
 from models_registry.services.proposals import propose_inputs
 from models_registry.services.uploads import completed
+from models_registry.services.version_requests import is_taken
 from models_registry.services.versions import create_version
 from models_registry.views.refusals import REFUSED
-from models_registry.views.tensor_rows import TensorRow, rows_from, rows_of, with_faults
+from models_registry.views.tensor_rows import (
+    TensorRow,
+    rows_from,
+    rows_of,
+    with_faults,
+    with_ranges,
+)
 from models_registry.views.version_words import FORMAT_WORDS
-
-NAMES_ITS_INPUTS = formats.NAMES_ITS_INPUTS
 
 
 @require_http_methods(["GET", "POST"])
@@ -36,9 +42,11 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
     """The form, and the version that it makes."""
     model, actor = find_model(name), actor_of(request)
     require(actor, "version.create")
-    form = VersionForm(request.POST or None)
+    before = _before(name, request.GET.get("from", ""))
+    form = VersionForm(request.POST or None, initial=_asked_of(before) if before else None)
     if not form.is_bound:
-        return _page(request, model, form, status=200)
+        described = {"inputs": rows_of(before.inputs)} if before else None
+        return _page(request, model, form, status=200, described=described)
     inputs, outputs = rows_from(request.POST, "input"), rows_from(request.POST, "output")
     fault = None
     if form.is_valid():
@@ -69,24 +77,57 @@ def inspect(request: HttpRequest, name: str) -> HttpResponse:
     """What the uploaded file says of itself; the part of the form that depends on it."""
     model, actor = find_model(name), actor_of(request)
     require(actor, "upload.create")
-    form = VersionForm(initial={"module_entry": request.POST.get("module_entry", "")})
-    context: dict[str, Any] = {"form": form, "model": model, **_fixed()}
+    form = VersionForm(request.POST)
+    form.is_valid()  # what is wrong is said when the version is created
+    given = form.cleaned_data
+    typed = rows_from(request.POST, "input")
+    context: dict[str, Any] = {"model": model, **_fixed(), "inputs": typed}
+    if given.get("upload") is None:
+        if request.POST.get("upload"):
+            context["problem"] = {"message": _("Upload the file again.")}
+        return render(request, "models_registry/versions/_described.html", context)
     try:
-        upload_id = uuid.UUID(request.POST.get("upload", ""))
-        upload = completed(upload_id=upload_id, actor=actor)
-        found = propose_inputs(upload_id=upload_id, actor=actor)
-    except ValueError:
-        context["problem"] = {"message": _("Upload the file again.")}
+        upload = completed(upload_id=given["upload"], actor=actor)
+        found = propose_inputs(
+            upload_id=upload.pk,
+            code_upload_id=given.get("code_upload"),
+            sample_upload_id=given.get("sample"),
+            module_entry=given.get("module_entry", ""),
+            module_arguments=given.get("module_arguments"),
+            actor=actor,
+        )
     except CovenantError as error:
         context["problem"] = error
     else:
-        context |= {**_of_file(upload), "inspected": True}
-        context["notes"] = found["notes"]
-        context["inputs"] = rows_of(found["inputs"]) or _as_before(model) or [TensorRow()]
+        context |= {**_of_file(upload), "inspected": True, "notes": found["notes"]}
+        context["code_missing"] = context["needs_code"] and given.get("code_upload") is None
+        proposed = with_ranges(rows_of(found["inputs"]), typed)
+        context["inputs"] = proposed or typed or _as_before(model) or [TensorRow()]
         context["outputs"] = rows_of(found["outputs"])
-        context["proposed"] = bool(found["inputs"])
+        context["proposed"] = bool(proposed)
         context["beside"] = found.get("beside", [])
     return render(request, "models_registry/versions/_described.html", context)
+
+
+def _before(name: str, asked: str) -> ModelVersion | None:
+    """The version whose description the form begins with."""
+    return find_version(name, int(asked)) if asked.isdecimal() and len(asked) < 9 else None
+
+
+def _asked_of(version: ModelVersion) -> dict[str, Any]:
+    sizes = version.tuning.get("preferred_batch_sizes")
+    return {
+        "opset": version.opset,
+        "target": version.target,
+        "model_class": version.model_class,
+        "module_entry": version.module_entry,
+        "module_arguments": json.dumps(version.module_arguments)
+        if version.module_arguments
+        else "",
+        "notes": version.notes,
+        **version.tuning,
+        **({"preferred_batch_sizes": ", ".join(map(str, sizes))} if sizes else {}),
+    }
 
 
 def _arguments(
@@ -100,6 +141,7 @@ def _arguments(
         "inputs": [row.document() for row in inputs],
         "outputs": [row.document() for row in outputs],
         "opset": given["opset"],
+        "target": given["target"],
         "model_class": given["model_class"],
         "code_upload_id": given["code_upload"],
         "sample": given["sample"],
@@ -153,9 +195,8 @@ def _of_file(upload: Upload) -> dict[str, Any]:
     return {
         "upload": upload,
         "detected": FORMAT_WORDS.get(detected, detected),
-        "accepted": detected in formats.ACCEPTED,
-        "needs_code": detected in formats.NEEDS_CODE,
-        "names_its_inputs": detected in NAMES_ITS_INPUTS,
+        "accepted": is_taken(detected),
+        "needs_code": detected in formats.NEEDS_CODE or detected == formats.TORCH_PICKLED_MODULE,
     }
 
 

@@ -41,6 +41,7 @@ FORMAT_WORDS = {
     "torchscript": "TorchScript",
     "torch_export": "torch.export",
     "torch_state_dict": _("State dict"),
+    "torch_pickled_module": _("Pickled module"),
     "onnx": "ONNX",
     "onnx_archive": _("ONNX archive"),
     "safetensors": "Safetensors",

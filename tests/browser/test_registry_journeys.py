@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from console.models import SigningKey
 from console.rules.dsse import RELEASE_PAYLOAD_TYPE
@@ -21,6 +23,7 @@ from models_registry.services.versions import publish
 from tests import factories
 from tests.browser.conftest import SignIn
 from tests.factories import PASSWORD
+from tests.models_registry import model_files
 from tests.models_registry.reports import reported
 
 if TYPE_CHECKING:
@@ -163,3 +166,29 @@ def test_the_preview_of_a_contract_follows_the_text(sign_in: SignIn) -> None:
     tab.wait_for_selector("#preview >> text=promises less")
     tab.fill("#id_document", text.replace("threshold_ms: 80", "threshold_ms: fast"))
     tab.wait_for_selector("#preview code:has-text('/objectives/0/threshold_ms')")
+
+
+def test_a_state_dict_is_described_by_its_source_on_a_phone(
+    sign_in: SignIn, tmp_path: Path
+) -> None:
+    factories.make_model()
+    scope: dict[str, Any] = {}
+    exec(compile(model_files.NET, "net.py", "exec"), scope)
+    source, code = tmp_path / "weights.pt", tmp_path / "net.py"
+    torch.save(scope["Scorer"]().state_dict(), source)
+    code.write_text(model_files.NET)
+    tab = sign_in("dana", "/models/fraud_detector/versions/new/", width=390)
+    tab.set_default_timeout(60_000)
+    tab.set_input_files("#model-upload [data-upload-file]", source)
+    tab.wait_for_selector("text=This file holds weights and no model")
+    tab.set_input_files("#model-helpers [accept^='.py']", code)
+    tab.wait_for_selector("text=The weights fit the class Scorer.")
+    assert tab.input_value("[name=input_name]") == "features"
+    assert tab.input_value("[name=input_dims]") == "batch, 6"
+    assert tab.evaluate("document.documentElement.scrollWidth") == 390
+    tab.select_option("#id_target", "25.03")
+    tab.click("text=Create the version")
+    tab.wait_for_url("**/models/fraud_detector/versions/1/")
+    version = ModelVersion.objects.select_related("code").get()
+    assert version.code is not None
+    assert (version.source_format, version.target) == ("torch_state_dict", "25.03")
