@@ -16,7 +16,7 @@ from django.utils import timezone
 from console.errors import Conflict, FieldError, Invalid, Unavailable
 from console.models import Job, JobState
 from console.services.job_runs import JobCancelled, JobRun, LeaseLost
-from models_registry.adapters import sandbox
+from models_registry.adapters import bubblewrap, sandbox
 from models_registry.adapters import sandbox_leavings as leavings
 from models_registry.adapters.bubblewrap import GIB
 from models_registry.adapters.sandbox_leavings import Event
@@ -87,6 +87,8 @@ def run_program(
             f"The sandbox may use {limits.memory_bytes / GIB:.1f} GiB of memory and "
             f"{limits.wall_seconds:.0f} seconds."
         )
+        if weakness := bubblewrap.weakness():
+            run.log(f"The sandbox is weaker than it could be: {weakness}.", level="warning")
         result = sandbox.run(
             program,
             request,

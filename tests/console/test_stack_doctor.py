@@ -33,6 +33,16 @@ def test_what_does_not_run_is_a_fault_with_the_next_step(tmp_path: Path) -> None
         assert found[subject].state == "ok"
 
 
+def test_a_sandbox_without_its_filter_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    found = findings(tmp_path)["sandbox"]
+    assert found.state == "warning"
+    assert "without the system call filter" in found.detail
+    assert "libseccomp2" in found.mend
+
+
 @pytest.mark.django_db
 def test_external_databases_that_answer_are_well(tmp_path: Path) -> None:
     found = findings(
