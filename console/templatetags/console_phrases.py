@@ -39,6 +39,7 @@ STEPS: Final = (
     _("Checking the graph"),
     _("Comparing answers"),
     _("Measuring latency"),
+    _("Measuring latency and memory"),
     _("Storing the ONNX file"),
     _("Rendering the configuration"),
     _("Verifying signatures and digests"),
@@ -82,6 +83,12 @@ CHECKS: Final = (
     _("Runs at other batch sizes"),
     _("Latency at batch {x}"),
     _("Size and memory"),
+    _("Shares add up"),
+    _("Memory at batch {x}"),
+    _("No contract says what an output adds up to."),
+    _("Every row adds up to what the contract says."),
+    _("The process grew by at most {x} MiB while it ran batches of {y}, beyond the loaded model."),
+    _("{x} elements differ from {s} over {n} samples; {m} may."),
     _("Interface of the contract in force"),
     _("onnx.checker with full_check finds no fault."),
     _("ONNX Runtime {x} of that release loads both versions."),
@@ -100,7 +107,8 @@ CHECKS: Final = (
     _("Contract {x} describes this model."),
     _("Strict inference is consistent; {x} inner tensors have a shape."),
     _(
-        "Greatest absolute error {x}, relative {y}, mean {m}, p99 {p} over {n} samples, "
+        "Greatest absolute error {x}, relative {y}, mean {m}, p50 {b}, p95 {c}, p99 {p} over {n} "
+        "samples, "
         "against {s}; allowed {a} + {r} x |value| ({w})."
     ),
     _("Mean {x} ms, p50 {y} ms, p95 {z} ms over {n} runs, one thread on the export worker's CPU."),
@@ -121,6 +129,19 @@ REASONS: Final = (
     _("The recorded sample is run once before traffic."),
     _("No complete sample was recorded, so zeros are run once."),
     _("As for v{x}: {y} µs measured now is near it."),
+    _("As for v{x}: what was measured now does not clearly speak for {y}."),
+    _(
+        "A batch of {x} took {a} ms (P95) at validation, above the contract's {b} ms; one of {c} "
+        "took {d} ms."
+    ),
+    _(
+        "Larger batches do not pay: {x} rows/s at {a}, {b} at {c}, measured on the validation "
+        "worker's CPU. Set it by hand for a GPU."
+    ),
+    _(
+        "The largest batch that validation could run: one of {x} would have taken too much memory "
+        "or time there."
+    ),
     _(
         "Off: the gateway ends a request that takes too long. A queue time-out, a queue limit or "
         "priority levels stop Triton's batcher from preparing a batch ahead, and then it misses "
