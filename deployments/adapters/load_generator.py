@@ -155,7 +155,7 @@ def _listen(
     on_time: Callable[[float], None],
     check: Callable[[], None],
 ) -> LoadRun | None:
-    """Hear the child out; None when it ended (or had to be ended) too early."""
+    """Hear the child out; None when it ended (or had to be ended) too early, or sent nothing."""
     deadline = time.monotonic() + START_S
     tool = ""
     while time.monotonic() < deadline:
@@ -176,7 +176,7 @@ def _listen(
                 on_time(event["at"])
             case "fault":
                 on_fault(event)
-            case "end":
+            case "end" if event["counted"]:
                 return LoadRun(tool, event["counted"], plan.callers, round(event["cpu_s"], 3))
     return None
 

@@ -75,6 +75,7 @@ class Timetable:
         self.closed = False
         self.answers: list[tuple[int, int, int, str, int]] = []
         self.faults_told = 0
+        self.broken = ""
 
     def start(self) -> None:
         """From now on it is the timetable's time."""
@@ -90,6 +91,10 @@ class Timetable:
             return None
         self.taken += 1
         return self.taken - 1
+
+    def note_fault(self, exception: BaseException, **_: object) -> None:
+        """A caller's own error is the generator's fault, and no measurement of anybody."""
+        self.broken = repr(exception)
 
     @property
     def over(self) -> bool:
@@ -186,8 +191,11 @@ def run(plan: dict[str, Any]) -> None:
     Caller.network_timeout = Caller.connection_timeout = plan["timeout_s"]
     environment = Environment(user_classes=[Caller], host=plan["host"])
     runner = environment.create_local_runner()
-    # A hundred at once is as many as Locust starts without complaint.
-    runner.start(plan["callers"], spawn_rate=min(plan["callers"], 100), wait=True)
+    environment.events.user_error.add_listener(table.note_fault)  # type: ignore[no-untyped-call]
+    runner.start(plan["callers"], spawn_rate=plan["callers"])
+    gevent.joinall([runner.spawning_greenlet])
+    if runner.user_count < plan["callers"]:
+        sys.exit(f"only {runner.user_count} of {plan['callers']} callers were started")
     tell({"event": "ready", "tool": f"locust {locust.__version__}"})
     table.start()
     last = len(plan["rates"])
@@ -197,6 +205,8 @@ def run(plan: dict[str, Any]) -> None:
         if table.now() > last and not table.closed:
             # What could not be sent in its time is not sent after it; what is under way may end.
             table.closed = True
+        if table.broken:
+            sys.exit(f"a caller failed: {table.broken}")
         if table.now() > last + plan["timeout_s"] + 1:
             break
     runner.quit()

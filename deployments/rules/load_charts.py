@@ -48,9 +48,9 @@ def chart(report: Mapping[str, Any], name: str, words: Mapping[str, str]) -> dic
     if name == "rate":
         planned = line("planned", "planned", dash="dot")
         return charts.chart([planned, line("answered", "answered", version=report["version"])])
-    dashes = {"p50": "dot", "p95": "solid", "p99": "dash"}
+    dashes = {"p50": {"dash": "dot"}, "p95": {}, "p99": {"dash": "dash"}}
     lines = [
-        line(key, field, dash=dashes[key], version=report["version"]) for key, field in PERCENTILES
+        line(key, field, version=report["version"], **dashes[key]) for key, field in PERCENTILES
     ]
     limit = report["limits"]["p95_ms"]
     return charts.chart(lines, limit=(limit, words.get("limit", "limit")))

@@ -11,6 +11,7 @@ import { send } from "./http.js";
 import { figure, language, t } from "./strings.js";
 
 const TABLE_ROWS = 200;
+const DASHES = { dot: "2 2", dash: "4 2" };
 const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false };
 const TICKS = [
   { dtickrange: [null, 59999], value: "%H:%M:%S" },
@@ -89,7 +90,7 @@ function layout(data, kind) {
 
 function legend(place, data, unit) {
   const items = data.series.map((series) => [series.name, series.version ? `vc-${slot(series.version)}` : "vc-none", series.dash]);
-  const nodes = items.map(([name, css, dash]) => swatch(name, css, dash ? "2 2" : ""));
+  const nodes = items.map(([name, css, dash]) => swatch(name, css, DASHES[dash] ?? ""));
   if (data.limit) {
     const label = `${data.limit.label ?? t("chart_limit")} ${figure(data.limit.value)} ${unit}`;
     nodes.push(swatch(label, "", "3 2", "chart-legend-limit"));
