@@ -43,7 +43,7 @@ class Declared:
     @property
     def written(self) -> str:
         """The shape with its names, as in [batch, 10]."""
-        names = self.dims or ("",) * len(self.shape)
+        names = self.dims if len(self.dims) == len(self.shape) else ("",) * len(self.shape)
         parts = [name or str(size) for name, size in zip(names, self.shape, strict=True)]
         return f"[{', '.join(parts)}]"
 

@@ -137,8 +137,8 @@ def find_place(version: ModelVersion, environment: Environment) -> TrialPlace:
 
 
 def declared_inputs(version: ModelVersion) -> tuple[Declared, ...]:
-    """The version's inputs, as they were declared, else as the export found them."""
-    return trial_requests.declared(version.inputs or version.facts.get("inputs", []))
+    """The version's inputs as the export found them, which is what Triton was told."""
+    return trial_requests.declared(version.facts.get("inputs") or version.inputs)
 
 
 def _recorded(version: ModelVersion, sample: Mapping[str, Any] | None) -> Mapping[str, Any]:

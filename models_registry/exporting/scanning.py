@@ -120,7 +120,8 @@ def refuse_unsafe(path: Path) -> None:
         raise Refused(
             "pickle_damaged",
             f"The pickle{where} cannot be read to its end ({problem}).",
-            "It is probably cut off: save it again, compare its SHA-256, and upload it once more.",
+            "It is probably cut off: save it again, compare its SHA-256, and upload it once more. "
+            "What has millions of parts is better exported to ONNX where it was trained.",
         )
 
 
