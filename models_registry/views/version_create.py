@@ -45,8 +45,8 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
     before = _before(name, request.GET.get("from", ""))
     form = VersionForm(request.POST or None, initial=_asked_of(before) if before else None)
     if not form.is_bound:
-        described = {"inputs": rows_of(before.inputs)} if before else None
-        return _page(request, model, form, status=200, described=described)
+        begun = {"inputs": rows_of(before.inputs)} if before else None
+        return _page(request, model, form, status=200, described=begun)
     inputs, outputs = rows_from(request.POST, "input"), rows_from(request.POST, "output")
     fault = None
     if form.is_valid():
@@ -61,7 +61,7 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
             messages.success(request, _("%(version)s is being exported.") % {"version": version})
             return redirect("models_registry:version-detail", name, version.number)
     errors = fault.errors if fault else ()
-    described = {
+    again: dict[str, Any] = {
         **_described(form, actor),
         "data_files": _data_files(form, actor),
         "inputs": with_faults(inputs, errors, "inputs"),
@@ -69,7 +69,7 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
         "inputs_fault": _whole(errors, "/inputs"),
         "outputs_fault": _whole(errors, "/outputs"),
     }
-    return _page(request, model, form, status=422, described=described)
+    return _page(request, model, form, status=422, described=again)
 
 
 @require_POST

@@ -30,6 +30,7 @@ VALUES: dict[str, dict[str, Any]] = {
 # What a GET answers where it is not 200: nothing to show in the rows of these tests, or no GET.
 OTHER_ANSWERS = {
     "api:events": 404,
+    "api:version-report-diff": 404,
     "models_registry:version-errors": 404,
 }
 # Acts that everybody who is signed in may do, on their own things; or that only ask.
