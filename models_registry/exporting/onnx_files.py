@@ -92,7 +92,7 @@ def settle(path: Path, *, keep_above: int = KEEP_BESIDE_ABOVE) -> None:
     """
     model = graph_of(path)
     elsewhere = onnx_weights.beside(model)
-    if not elsewhere and model.ByteSize() <= keep_above:
+    if not elsewhere and onnx_weights.total_bytes(model) <= keep_above:
         return
     drafts = path.with_name("exported")
     drafts.mkdir()

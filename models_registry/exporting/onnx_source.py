@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 from models_registry.exporting import (
     graph_findings,
@@ -21,6 +21,8 @@ from models_registry.exporting.protocol import MODEL_DATA, Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
 from models_registry.exporting.sessions import Session
 from models_registry.exporting.sources import Opening, Wanted
+
+_LARGE_BYTES: Final = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def to_export(opening: Opening) -> OnnxSource:
     del model  # a large one is not held twice
     shutil.rmtree(WORK / "unpacked", ignore_errors=True)
     onnx_files.checked(path, opening.target)
-    session = Session(path, seconds=opening.seconds, lean=path.with_name(MODEL_DATA).exists())
+    session = Session(path, seconds=opening.seconds, lean=_is_large(path))
     return OnnxSource(
         specs, session, notes=(*mended, *_unused(origin, elsewhere)), mended=bool(mended)
     )
@@ -81,9 +83,13 @@ def reference(opening: Opening) -> OnnxSource:
         onnx_weights.write(model, origin.parent, path, keep_above=opening.inline_bytes)
         shutil.rmtree(WORK / "unpacked", ignore_errors=True)
     del model
-    large = path.stat().st_size > opening.inline_bytes or path.with_name(MODEL_DATA).exists()
-    session = Session(path, seconds=opening.seconds, optimised=False, lean=large)
+    session = Session(path, seconds=opening.seconds, optimised=False, lean=_is_large(path))
     return OnnxSource(opening.inputs, session)
+
+
+def _is_large(path: Path) -> bool:
+    """Whether its weights are better not held twice."""
+    return path.stat().st_size > _LARGE_BYTES or path.with_name(MODEL_DATA).exists()
 
 
 def _unused(origin: Path, elsewhere: Sequence[str]) -> tuple[str, ...]:

@@ -108,11 +108,9 @@ def beside(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def total_bytes(model: onnx.ModelProto) -> int:
-    """Bytes of the graph with all of its weights, wherever they lie. For a model that `attach`
-    has checked.
-    """
-    outside = sum(_needed(tensor) for tensor, _ in tensors(model) if is_external(tensor))
-    return int(model.ByteSize()) + outside
+    """Bytes of all tensors, wherever they lie, by their shapes."""
+    # Asking the message for its own size would write it out once more in memory.
+    return sum(_size(tensor) for tensor, _ in tensors(model))
 
 
 def attach(model: onnx.ModelProto, folder: Path, *, keep_above: int) -> None:
@@ -122,8 +120,7 @@ def attach(model: onnx.ModelProto, folder: Path, *, keep_above: int) -> None:
     a place outside `folder`, a missing file, a wrong length, and tensors that overlap.
     """
     found = _places(model, folder)
-    total = int(model.ByteSize()) + sum(place.length for _, _, place in found if place)
-    if total > keep_above:
+    if total_bytes(model) > keep_above:
         return
     for tensor, _, place in found:
         if place is not None:
@@ -139,15 +136,20 @@ def write(model: onnx.ModelProto, folder: Path, path: Path, *, keep_above: int) 
     if total_bytes(model) <= keep_above:
         attach(model, folder, keep_above=keep_above)
     else:
+        _refuse_large_constants(model)
         _part(model, folder, path.with_name(MODEL_DATA))
-    if model.ByteSize() > MAX_MESSAGE_BYTES:
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def _refuse_large_constants(model: onnx.ModelProto) -> None:
+    kept = sum(_size(tensor) for tensor, movable in tensors(model) if not movable)
+    if kept > MAX_MESSAGE_BYTES:
         raise Refused(
             "onnx_too_large",
-            f"The graph has {model.ByteSize():,} bytes without the weights that can lie beside "
-            "it; one ONNX file holds 2 GB.",
+            f"The graph has constants of {kept:,} bytes, which cannot lie beside it; one ONNX file "
+            "holds 2 GB.",
             "Make large constants of the graph initializers, or store them in FP16.",
         )
-    path.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def _part(model: onnx.ModelProto, folder: Path, data: Path) -> None:
@@ -278,6 +280,14 @@ def _needed(tensor: TensorProto) -> int:
     return math.prod(tensor.dims) * int(dtype.itemsize)
 
 
+def _size(tensor: TensorProto) -> int:
+    """Bytes of a tensor, by its shape; text, and what no file can hold, counts nothing."""
+    try:
+        return _needed(tensor)
+    except Refused:
+        return 0
+
+
 def _refuse_huge(tensor: TensorProto) -> None:
     most = MAX_ELEMENTS if is_external(tensor) else MAX_MESSAGE_BYTES
     if min(tensor.dims, default=0) < 0 or math.prod(tensor.dims) > most:
@@ -299,7 +309,7 @@ def _merge(tensor: TensorProto, place: Place) -> None:
 
 def _raw(tensor: TensorProto) -> bytes | None:
     """The bytes of a tensor that lies in the graph, if it is worth moving; they leave the graph."""
-    if tensor.data_type == TensorProto.STRING or tensor.ByteSize() <= SMALL_BYTES:
+    if _size(tensor) <= SMALL_BYTES:
         return None
     if not tensor.HasField("raw_data"):
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))

@@ -21,18 +21,20 @@ _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 def limits_for(files: Mapping[str, Path], *, base: Limits | None = None) -> Limits:
     """The limits of a run that opens these files (by their names in the protocol).
 
-    Memory for about three times the model and 1 GiB: while a graph is checked and loaded its
-    weights are there as read, as parsed and as packed for running. Bounded by
+    Memory for about three times the model and 1 or 2 GiB: while a graph is checked and loaded
+    its weights are there as read, as parsed and as packed for running. Bounded by
     COVENANT_SANDBOX_MEMORY, or by most of the machine.
     """
     base = base or Limits()
     size = model_bytes(files)
+    # What lies in the graph's own message is held once more than what lies beside it.
+    wanted = 3 * size + min(size, protocol.INLINE_BYTES) + GIB
     more_seconds = int(SECONDS_PER_GIB * size / GIB)
     return replace(
         base,
         wall_seconds=base.wall_seconds + more_seconds,
         cpu_seconds=base.cpu_seconds + more_seconds,
-        memory_bytes=min(max(base.memory_bytes, 3 * size + GIB), most_memory()),
+        memory_bytes=min(max(base.memory_bytes, wanted), most_memory()),
         file_bytes=max(base.file_bytes, 2 * size),
         disk_bytes=max(base.disk_bytes, 4 * size + GIB),
         tmp_bytes=min(max(base.tmp_bytes, size // 8), GIB),

@@ -266,7 +266,10 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
         link = tarfile.TarInfo("model.onnx.data")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
         tar.addfile(link)
-    result = export(archive, tmp_path / "box")
+    request = ExportRequest("onnx_archive", ())
+    result = sandbox.run(
+        "export", request.to_json(), workdir=tmp_path / "box", files={"source": archive}
+    )
     assert result.refusal is not None
     assert result.refusal.code == "archive_unsafe"
 
