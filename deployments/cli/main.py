@@ -14,6 +14,7 @@ from console.errors import CovenantError
 from deployments.cli import (
     contracts,
     deploying,
+    inspecting,
     jobs,
     load_tests,
     models,
@@ -97,6 +98,7 @@ for command in (
     reports.report,
     variants.optimise,
     variants.plan,
+    inspecting.inspect,
     contracts.contract,
     contracts.keys,
     deploying.release,

@@ -102,6 +102,11 @@ def show_model(session: Session, name: str) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file that the .onnx file keeps its weights in; once for each, under its own name.",
 )
+@click.option(
+    "--sample",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="One real set of inputs, as .npz or JSON: the model is tried and warmed up with it.",
+)
 @click.option("--module", default="", help="file.py:ClassName, for a state dict.")
 @click.option("--arguments", default="{}", help="The module's keyword arguments as JSON.")
 @click.option(
@@ -127,6 +132,7 @@ def push(
     inputs: tuple[str, ...],
     code: Path | None,
     data: tuple[Path, ...],
+    sample: Path | None,
     module: str,
     arguments: str,
     model_class: str,
@@ -137,19 +143,21 @@ def push(
 ) -> None:
     """Upload a checkpoint as the next version of a model, export and validate it."""
     body: dict[str, Any] = {
-        "upload": _upload(session, file),
+        "upload": upload_file(session, file),
         "inputs": [_parse_input(i) for i in inputs],
         "model_class": model_class,
         "opset": opset,
         "target": target,
         "notes": notes,
         "module_entry": module,
-        "module_arguments": _parse_arguments(arguments),
+        "module_arguments": parse_arguments(arguments),
     }
     if data:
-        body["data_uploads"] = [_upload(session, path) for path in data]
+        body["data_uploads"] = [upload_file(session, path) for path in data]
     if code:
-        body["code_upload"] = _upload(session, code)
+        body["code_upload"] = upload_file(session, code)
+    if sample:
+        body["sample_upload"] = upload_file(session, sample)
     created = session.client.post(f"/models/{name}/versions/", body)
     number = created["number"]
     note(f"{name} v{number}")
@@ -162,7 +170,8 @@ def push(
     show(version, as_json=session.as_json, words=f"{name} v{number} is {version['state']}.")
 
 
-def _upload(session: Session, path: Path) -> str:
+def upload_file(session: Session, path: Path) -> str:
+    """Upload a file and give the upload's id; says on standard error what goes up."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     note(f"Uploading {path.name} ({path.stat().st_size:,} bytes, sha256 {sha256[:12]}…)")
@@ -186,7 +195,8 @@ def _parse_input(text: str) -> dict[str, Any]:
     }
 
 
-def _parse_arguments(text: str) -> dict[str, Any]:
+def parse_arguments(text: str) -> dict[str, Any]:
+    """A JSON object as it was typed. Raises CliError (usage) for anything else."""
     try:
         value = json.loads(text)
     except ValueError as error:

@@ -80,6 +80,15 @@ class OptimiseSerializer(serializers.Serializer[Any]):
     notes = serializers.CharField(required=False, allow_blank=True, default="")
 
 
+class ProposalRequestSerializer(serializers.Serializer[Any]):
+    code_upload = serializers.UUIDField(required=False, allow_null=True)
+    sample_upload = serializers.UUIDField(required=False, allow_null=True)
+    module_entry = serializers.CharField(
+        required=False, allow_blank=True, default="", max_length=200
+    )
+    module_arguments = serializers.DictField(required=False, default=dict)
+
+
 class EnvelopeSerializer(serializers.Serializer[Any]):
     envelope = serializers.DictField(help_text="DSSE: payload, payloadType, signatures.")
 

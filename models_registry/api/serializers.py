@@ -178,6 +178,15 @@ class CreatedVersionSerializer(VersionSerializer):
         fields: ClassVar[list[str]] = [*VersionSerializer.Meta.fields, "job"]
 
 
+class ProposalSerializer(serializers.Serializer[Any]):
+    inputs = serializers.ListField(child=serializers.DictField())
+    outputs = serializers.ListField(child=serializers.DictField())
+    notes = serializers.ListField(child=serializers.CharField())
+    beside = serializers.ListField(
+        child=serializers.CharField(), help_text="Files that an .onnx file keeps its weights in."
+    )
+
+
 class ContractSignatureSerializer(serializers.ModelSerializer[ContractSignature]):
     signer = serializers.CharField(source="signer.username")
     keyid = serializers.CharField(source="key.keyid")

@@ -8,6 +8,7 @@ from models_registry.api import (
     catalog,
     contracts,
     optimisations,
+    proposals,
     releases,
     uploads,
     versions,
@@ -26,6 +27,11 @@ urlpatterns = [
     path("uploads/", uploads.UploadListView.as_view(), name="upload-list"),
     path("uploads/<uuid:upload_id>", uploads.UploadView.as_view(), name="upload-detail"),
     path("uploads/<uuid:upload_id>/", uploads.UploadView.as_view(schema=None)),
+    path(
+        "uploads/<uuid:upload_id>/proposal/",
+        proposals.ProposalView.as_view(),
+        name="upload-proposal",
+    ),
     path(f"{MODEL}versions/", versions.VersionListView.as_view(), name="version-list"),
     path(VERSION, versions.VersionView.as_view(), name="version-detail"),
     path(

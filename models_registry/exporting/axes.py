@@ -16,9 +16,9 @@ from models_registry.rules import tensors
 
 Run = Callable[[Feeds], list[tuple[str, Array]]]
 
-_BATCHES: Final = (2, 1, 4, 8, 3, 16, 32)
+_BATCHES: Final = (2, 1, 4, 8, 3, 16, 32, 5, 6, 10, 64, 128)
 _OTHERS: Final = (8, 16, 32, 64, 128, 224, 1, 4)
-_MAX_TRIES: Final = 48
+_MAX_TRIES: Final = 96
 # Loose: only to tell a size that works from one that gives garbage. Equivalence is judged later.
 _RTOL, _ATOL = 1e-2, 1e-3
 
@@ -85,7 +85,9 @@ def _candidates(
     batch = tensors.batch_name(specs)
     others = [name for name in tensors.free_names(specs) if name != batch]
     batches = _first(hints.get(batch or ""), _BATCHES) if batch else (0,)
-    for count, size in itertools.product(batches, _OTHERS if others else (0,)):
+    pairs = itertools.product(enumerate(batches), enumerate(_OTHERS if others else (0,)))
+    # By the sum of both ranks: no size waits until all of the others were tried with each batch.
+    for (_, count), (_, size) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
         sizes = {name: hints.get(name, size) for name in others}
         if batch:
             sizes[batch] = count

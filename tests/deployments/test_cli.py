@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pytest_django.live_server_helper import LiveServer
 
 from console.services.tokens import create_token
@@ -17,6 +18,7 @@ from deployments.cli.main import main
 from models_registry.models import ContractState
 from models_registry.services.contracts import contract_bundle
 from tests import factories
+from tests.models_registry import model_files
 from tests.models_registry.reports import check, report_of, reported
 from tests.models_registry.test_exporting_weights import parted
 
@@ -267,3 +269,30 @@ def test_a_report_leads_with_what_failed_and_is_compared_with_another(signed_in:
     ]
     assert as_json.body["verdict"]["effect"] == "worse"
     assert signed_in("report", "fraud_detector", "7").code == 1
+
+
+def test_a_checkpoint_is_inspected_before_it_is_pushed(signed_in: Run, tmp_path: Path) -> None:
+    factories.make_model()
+    scope: dict[str, Any] = {}
+    exec(compile(model_files.NET, "net.py", "exec"), scope)
+    source, code, sample = (tmp_path / name for name in ("weights.pt", "net.py", "sample.json"))
+    torch.save(scope["Scorer"]().state_dict(), source)
+    code.write_text(model_files.NET)
+    sample.write_text(json.dumps({"features": [[0.5] * 6]}))
+    beside = ("--code", str(code), "--sample", str(sample))
+
+    seen = signed_in("inspect", str(source), *beside)
+    alone = signed_in("inspect", str(source), "--json")
+    pushed = signed_in(
+        "push", "fraud_detector", str(source), *beside, "--input", "features:FP32:batch,6",
+        "--no-wait", "--json",
+    )  # fmt: skip
+
+    assert seen.code == 0, seen.err
+    assert [line.split() for line in seen.out.splitlines()[1:3]] == [
+        ["inputs", "features", "FP32", "batch,6"],
+        ["outputs", "risk_score", "FP32", "batch,1"],
+    ]
+    assert alone.body["inputs"] == []
+    assert "weights only" in alone.body["notes"][0]
+    assert set(pushed.body["files"]) == {"source", "code", "sample"}
