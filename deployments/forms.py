@@ -20,7 +20,7 @@ class LoadTestForm(ServiceForm):
     pattern = forms.ChoiceField(
         label=_("Pattern"), choices=LoadPattern.choices, initial=LoadPattern.STEP
     )
-    rate = forms.IntegerField(label=_("Requests a second, at the peak"), min_value=1, initial=40)
+    rate = forms.IntegerField(label=_("Peak, requests/s"), min_value=1, initial=40)
     seconds = forms.IntegerField(
         label=_("Seconds"), min_value=MIN_SECONDS, max_value=MAX_SECONDS, initial=15
     )

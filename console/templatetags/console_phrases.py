@@ -156,6 +156,8 @@ REASONS: Final = (
     ),
 )
 REFUSALS: Final = (
+    _("There is none yet."),
+    _("The newest one does not count: {x}."),
     _("Nothing has any traffic here yet."),
     _("It is rolled back already; name a version to go further back."),
     _("{x} has no earlier version that is ready to go back to."),

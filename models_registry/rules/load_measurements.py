@@ -29,7 +29,7 @@ Answer = tuple[int, int, int, str, int]
 
 @dataclass(slots=True)
 class Tally:
-    """All answers of one test; 12 bytes each, as many as the plan allows."""
+    """All answers of one test; 13 bytes each, as many as the plan allows."""
 
     rates: Sequence[int]
     due: array[int] = field(default_factory=lambda: array("I"))

@@ -88,10 +88,10 @@ def request_load_test(
         audit.record(
             actor=actor,
             action="load_test.request",
-            subject=subject_of(load_test),
+            subject=str(load_test.version),
             subject_url=url_of(load_test),
             after={
-                "version": str(version),
+                "load_test": str(load_test.pk),
                 "environment": environment.name,
                 "pattern": pattern,
                 "rate": rate,
@@ -133,10 +133,10 @@ def record_result(run: JobRun, *, report: dict[str, Any], html: Artifact) -> Loa
         audit.record(
             actor=run.actor,
             action="load_test.pass" if load_test.passed else "load_test.fail",
-            subject=subject_of(load_test),
+            subject=str(load_test.version),
             subject_url=url_of(load_test),
             after={
-                "version": str(load_test.version),
+                "load_test": str(load_test.pk),
                 "environment": load_test.environment.name,
                 "p95_ms": report["latency_ms"]["p95"],
                 "success": report["success"],
@@ -154,11 +154,6 @@ def load_test_ended(job: Job) -> None:
     with transaction.atomic():
         LoadTest.objects.filter(pk=job.arguments["load_test"]).update(ended_at=timezone.now())
         _publish(_find(job))
-
-
-def subject_of(load_test: LoadTest) -> str:
-    """How audit entries name the load test."""
-    return f"load test {load_test.pk}"
 
 
 def url_of(load_test: LoadTest) -> str:
