@@ -179,8 +179,7 @@ def _after(model: onnx.ModelProto, own: str, given: Array, answer: Array, name: 
         if given.size == answer.size:
             add("Reshape", whole([-1, *rest]))
         elif answer.ndim == 1 and given.shape == (len(answer), 2):
-            add("Gather", whole([1]), axis=1)  # both signs of a binary score: the second one's
-            add("Reshape", whole([-1]))
+            _one_of_two(add, whole, given, answer)
         else:
             raise Refused(
                 "export_failed",
@@ -207,3 +206,16 @@ def _after(model: onnx.ModelProto, own: str, given: Array, answer: Array, name: 
     graph.output.append(
         helper.make_tensor_value_info(name, element, [tensors.BATCH, *(int(size) for size in rest)])
     )
+
+
+def _one_of_two(add: Any, whole: Any, given: Array, answer: Array) -> None:
+    """A binary classifier has one score; converters give two columns, in their own signs."""
+    candidates = {(1, 1): given[:, 1], (0, 1): given[:, 0], (1, -1): -given[:, 1],
+                  (0, -1): -given[:, 0]}  # fmt: skip
+    column, sign = min(
+        candidates, key=lambda key: float(np.abs(candidates[key] - answer).max(initial=0.0))
+    )
+    add("Gather", whole([column]), axis=1)
+    add("Reshape", whole([-1]))
+    if sign < 0:
+        add("Neg")

@@ -209,7 +209,9 @@ def catboost_model(model: Any, notes: tuple[str, ...] = ()) -> CatBoostModel:
             "step of their own), and train on numbers only.",
         )
     names = [str(name) for name in model.feature_names_]
-    columns = tuple(Column(name, "FP32", values) for name, values in _borders(model, names))
+    columns = tuple(
+        Column(name, "FP32", values, missing=True) for name, values in _borders(model, names)
+    )
     classes = len(np.ravel(model.classes_)) > 0
     return CatBoostModel(model, Table(columns), classes, notes)
 

@@ -18,16 +18,41 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 _UNKNOWN: Final = ("never seen", "")
 _MAX_CHOICES: Final = 50
 _TEXT: Final = ("CountVectorizer", "HashingVectorizer", "TfidfVectorizer")
+_FOR_MISSING: Final = (
+    "DecisionTreeClassifier",
+    "DecisionTreeRegressor",
+    "ExtraTreesClassifier",
+    "ExtraTreesRegressor",
+    "HistGradientBoostingClassifier",
+    "HistGradientBoostingRegressor",
+    "IterativeImputer",
+    "KNNImputer",
+    "RandomForestClassifier",
+    "RandomForestRegressor",
+    "LGBMClassifier",
+    "LGBMRanker",
+    "LGBMRegressor",
+    "SimpleImputer",
+    "XGBClassifier",
+    "XGBRFClassifier",
+    "XGBRFRegressor",
+    "XGBRanker",
+    "XGBRegressor",
+)
 _ENCODERS: Final = ("OneHotEncoder", "OrdinalEncoder", "TargetEncoder")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `dtype` FP32, INT64 or BYTES; `values` to draw from, None where not known."""
+    """One column: `dtype` FP32, INT64 or BYTES; `values` to draw from, None where not known.
+
+    `missing`: the model was made for values that are missing (NaN), so some are drawn.
+    """
 
     name: str
     dtype: str = "FP32"
     values: Any = None
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +65,6 @@ class Table:
     columns: tuple[Column, ...]
     framed: bool = False
     text: bool = False
-    missing: bool = False
 
     @property
     def is_matrix(self) -> bool:
@@ -64,9 +88,9 @@ def read(model: Any) -> Table | None:
         plain = not hasattr(first, "feature_names_in_")
         return Table(columns, framed=not plain or any(c.dtype != "FP32" for c in columns))
     ranges = _ranges([first], len(names))
+    missing = _made_for_missing(first)
     return Table(
-        tuple(Column(name, "FP32", ranges[index]) for index, name in enumerate(names)),
-        missing=_takes_missing(first),
+        tuple(Column(name, "FP32", ranges[index], missing) for index, name in enumerate(names))
     )
 
 
@@ -88,12 +112,9 @@ def _names(model: Any, first: Any) -> tuple[str, ...]:
     return ()
 
 
-def _takes_missing(estimator: Any) -> bool:
-    """Whether NaN stands for a missing value (estimators say so in their tags)."""
-    try:
-        return bool(estimator.__sklearn_tags__().input_tags.allow_nan)
-    except Exception:  # noqa: BLE001 - an object of another release may know no tags
-        return False
+def _made_for_missing(estimator: Any) -> bool:
+    """Whether NaN is a value that the estimator treats, not one that it merely lets through."""
+    return type(estimator).__name__ in _FOR_MISSING
 
 
 # ColumnTransformer
@@ -157,7 +178,8 @@ def _column(name: str, step: Any, index: int, count: int) -> Column:
         statistics = getattr(estimator, "statistics_", None)
         if statistics is not None and np.asarray(statistics).dtype.kind in "OUS":
             return Column(name, "BYTES", {"choices": [str(statistics[index]), *_UNKNOWN]})
-    return Column(name, "FP32", _ranges(chain, count)[index])
+    missing = bool(chain) and _made_for_missing(chain[0])
+    return Column(name, "FP32", _ranges(chain, count)[index], missing)
 
 
 def _chain(step: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ is refused with the step's name before anything is tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import lightgbm
@@ -17,6 +17,7 @@ import xgboost
 from onnx import numpy_helper
 from skl2onnx import to_onnx, update_registered_converter
 from skl2onnx._supported_operators import sklearn_operator_name_map
+from skl2onnx.common._registration import get_converter, get_shape_calculator
 from skl2onnx.common.data_types import (
     DoubleTensorType,
     FloatTensorType,
@@ -27,12 +28,22 @@ from skl2onnx.common.shape_calculator import (
     calculate_linear_classifier_output_shapes,
     calculate_linear_regressor_output_shapes,
 )
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+)
 
-from models_registry.exporting import tabular_graph, tabular_trees
+from models_registry.exporting import tabular_graph, tabular_steps, tabular_trees
 from models_registry.exporting.harness import is_memory_error
 from models_registry.exporting.protocol import Refused
 from models_registry.exporting.tabular_graph import Graph
@@ -44,23 +55,6 @@ _TYPES: Final = {
     "FP64": DoubleTensorType,
     "INT64": Int64TensorType,
     "BYTES": StringTensorType,
-}
-# Functions of numbers that FunctionTransformer is used with, as ONNX operators of one input.
-_FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "absolute": ("Abs",),
-    "ceil": ("Ceil",),
-    "exp": ("Exp",),
-    "expm1": ("Exp", "-1"),
-    "floor": ("Floor",),
-    "log": ("Log",),
-    "log10": ("Log", f"/{np.log(10.0)!r}"),
-    "log1p": ("+1", "Log"),
-    "log2": ("Log", f"/{np.log(2.0)!r}"),
-    "negative": ("Neg",),
-    "reciprocal": ("Reciprocal",),
-    "sqrt": ("Sqrt",),
-    "square": ("*",),
-    "tanh": ("Tanh",),
 }
 
 
@@ -82,13 +76,25 @@ class BoostedRegressor(RegressorMixin, Boosted):  # type: ignore[misc]
     """Gives what its link makes of the margins."""
 
 
+_FORESTS: Final = (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 _CLASSIFIERS: Final = (
+    *(kind for kind in _FORESTS if issubclass(kind, ClassifierMixin)),
     BoostedClassifier,
     lightgbm.LGBMClassifier,
     xgboost.XGBClassifier,
     xgboost.XGBRFClassifier,
 )
 _REGRESSORS: Final = (
+    *(kind for kind in _FORESTS if issubclass(kind, RegressorMixin)),
     BoostedRegressor,
     lightgbm.LGBMRegressor,
     lightgbm.LGBMRanker,
@@ -107,14 +113,12 @@ def convert(
     converted.
     """
     _register()
-    refuse_unsupported(model)
+    tabular_steps.refuse_unsupported(model)
     types = [(name, _TYPES[dtype]([None, columns])) for name, dtype, columns in initial]
     given = {"": opset, "ai.onnx.ml": ml_opset}
     try:
-        try:
-            return _to_onnx(model, types, given, {"zipmap": False})
-        except NameError:  # the last step is no classifier, or one that never makes maps
-            return _to_onnx(model, types, given, None)
+        options = {"zipmap": False} if is_classifier(model) else None
+        return _to_onnx(tabular_steps.prepared(model), types, given, options)
     except (MemoryError, Refused):
         raise
     except Exception as error:
@@ -139,65 +143,19 @@ def _to_onnx(
     return written
 
 
-def refuse_unsupported(model: Any) -> None:
-    """`Refused` with the path to the first step that no converter knows."""
-    for path, step in _steps(model, ()):
-        where = " → ".join((*path, type(step).__name__)) if path else type(step).__name__
-        if isinstance(step, FunctionTransformer):
-            _refuse_function(step, where)
-        elif type(step) not in sklearn_operator_name_map:
-            kind = type(step)
-            raise Refused(
-                "step_not_supported",
-                f"The step {where} ({kind.__module__}.{kind.__name__}) has no converter to ONNX.",
-                "Replace it by a transformer or estimator that skl2onnx knows (its documentation "
-                "has the list), take it out of the pipeline and do it before the request, or "
-                "upload source that registers a converter (skl2onnx.update_registered_converter).",
-            )
-
-
-def _refuse_function(step: FunctionTransformer, where: str) -> None:
-    function = step.func
-    if function is None or getattr(function, "__name__", "") in _FUNCTIONS:
-        return
-    raise Refused(
-        "step_not_supported",
-        f"The step {where} calls the function {getattr(function, '__name__', function)!s}, "
-        "which has no form in ONNX.",
-        f"Functions that are known: numpy's {', '.join(_FUNCTIONS)}. Do anything else before the "
-        "request, or with a transformer that has a converter.",
-    )
-
-
-def _steps(model: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every estimator that has to be converted, with the names of the steps that lead to it."""
-    if model is None or isinstance(model, str):
-        return
-    if isinstance(model, Pipeline):
-        for name, step in model.steps:
-            yield from _steps(step, (*path, str(name)))
-    elif isinstance(model, ColumnTransformer):
-        for name, step, _ in getattr(model, "transformers_", model.transformers):
-            yield from _steps(step, (*path, str(name)))
-    elif isinstance(model, FeatureUnion):
-        for name, step in model.transformer_list:
-            yield from _steps(step, (*path, str(name)))
-    else:
-        yield path, model
-
-
 # Our own converters
 
 
 def _register() -> None:
-    options = {"zipmap": [True, False, "columns"], "nocl": [True, False]}
+    own = {"zipmap": [True, False, "columns"], "nocl": [True, False]}
     for kind in _CLASSIFIERS:
         update_registered_converter(
             kind,
             f"Trees{kind.__name__}",
             calculate_linear_classifier_output_shapes,
             _classifier,
-            options=options,
+            options=own,
+            overwrite=True,
         )
     for kind in _REGRESSORS:
         update_registered_converter(
@@ -205,18 +163,47 @@ def _register() -> None:
             f"Trees{kind.__name__}",
             calculate_linear_regressor_output_shapes,
             _regressor,
+            overwrite=True,
         )
+    for kind, alias in list(sklearn_operator_name_map.items()):
+        options = (
+            get_converter(alias).get_allowed_options()
+            if issubclass(kind, ClassifierMixin)
+            else None
+        )
+        if options is not None and "zipmap" not in options:
+            # skl2onnx sets this option for the last step of every pipeline, and then refuses it.
+            update_registered_converter(
+                kind,
+                alias,
+                get_shape_calculator(alias),
+                get_converter(alias)._fct,
+                options={**options, "zipmap": [True, False, "columns"]},
+                overwrite=True,
+            )
     update_registered_converter(
         FunctionTransformer, "NumberFunction", _same_shape, _function, overwrite=True
     )
 
 
+_READ: Final[dict[int, tuple[Any, Ensemble]]] = {}
+
+
 def ensemble_of(model: Any) -> Ensemble:
-    """The trees of a booster with scikit-learn's interface, as its predict uses them."""
+    """The trees of a booster or forest as its predict uses them; read once for each object."""
+    kept = _READ.get(id(model))
+    if kept is None:
+        kept = _READ[id(model)] = (model, _read(model))
+    return kept[1]
+
+
+def _read(model: Any) -> Ensemble:
     if isinstance(model, Boosted):
         if model.ensemble is None:
             raise ValueError("a booster without trees")
         return model.ensemble
+    if isinstance(model, _FORESTS):
+        return tabular_trees.from_sklearn(model)
     if isinstance(model, lightgbm.LGBMModel):
         return tabular_trees.from_lightgbm(model.booster_)
     booster = model.get_booster()
@@ -306,7 +293,7 @@ def _function(scope: Any, operator: Any, container: Any) -> None:
     value = operator.inputs[0].full_name if double else _numbers(graph, operator)
     kind = np.float64 if double else np.float32
     function = operator.raw_operator.func
-    for step in _FUNCTIONS[function.__name__] if function is not None else ():
+    for step in tabular_steps.FUNCTIONS[function.__name__] if function is not None else ():
         if step[0].isalpha():
             value = graph.do(step, value)
         elif step == "*":

@@ -50,6 +50,8 @@ def write(
         )
         features = graph.do("Where", graph.constant("categorical", mask), whole, features)
     margins = graph.do("TreeEnsembleRegressor", features, domain="ai.onnx.ml", **_attributes(found))
+    if found.divisor != 1.0:
+        margins = graph.do("Div", margins, _number(graph, found.divisor))
     answers = _linked(graph, found, margins)
     if not found.classes:
         return "", answers

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import lightgbm
@@ -17,7 +17,12 @@ import pandas as pd
 import xgboost
 from sklearn.base import is_classifier, is_clusterer, is_outlier_detector
 
-from models_registry.exporting import tabular_columns, tabular_convert, tabular_trees
+from models_registry.exporting import (
+    tabular_columns,
+    tabular_convert,
+    tabular_steps,
+    tabular_trees,
+)
 from models_registry.exporting.protocol import Refused
 from models_registry.exporting.sampling import Array
 from models_registry.exporting.tabular_columns import Column, Table
@@ -130,6 +135,8 @@ def _classified(estimator: Any, given: Any, label: Array) -> Answers:
             "Save one model for each target (estimators_[i] of a MultiOutputClassifier).",
         )
     label = label.reshape(-1)
+    if label.dtype.kind == "f" and np.array_equal(label, np.floor(label)):
+        label = label.astype(np.int64)
     if hasattr(estimator, "predict_proba"):
         return [(LABEL, label), (PROBABILITIES, plain(estimator.predict_proba(given)))]
     if hasattr(estimator, "decision_function"):
@@ -173,7 +180,35 @@ def estimator_model(
             + (f" (scikit-learn {versions[0]})." if versions else "."),
             "Call fit before saving it, or save it again with a current release.",
         )
-    return EstimatorModel(estimator, table, notes)
+    model = EstimatorModel(estimator, table, notes + _text_notes(estimator))
+    if any(column.missing for column in table.columns) and not _takes_missing(model):
+        sound = tuple(replace(column, missing=False) for column in table.columns)
+        model = replace(model, table=replace(table, columns=sound))
+    return model
+
+
+def _text_notes(estimator: Any) -> tuple[str, ...]:
+    steps = tabular_steps.text_imputers(estimator)
+    if not steps:
+        return ()
+    return (
+        f"The step {', '.join(steps)[:200]} fills in missing text. A request has no missing text, "
+        "so it does nothing there; an empty text is a text.",
+    )
+
+
+def _takes_missing(model: EstimatorModel) -> bool:
+    """Whether it answers a row in which everything is missing that may be."""
+    columns = []
+    for column in model.table.columns:
+        choices = column.values["choices"] if isinstance(column.values, dict) else [0.0]
+        value = np.nan if column.missing else choices[0]
+        columns.append(np.array([value], dtype=object if column.dtype == "BYTES" else None))
+    try:
+        model.answers(Rows(model.table, tuple(columns)))
+    except Exception:  # noqa: BLE001 - whatever it says of a row without values
+        return False
+    return True
 
 
 def _is_booster(estimator: Any) -> bool:
@@ -191,5 +226,5 @@ def table_of(ensemble: tabular_trees.Ensemble, names: Sequence[Any] | None = Non
     given = [str(name) for name in names] if names is not None else []
     if len(given) != ensemble.features:
         given = [f"column_{index}" for index in range(ensemble.features)]
-    columns = (Column(name, "FP32", [a, b]) for name, a, b in zip(given, low, high, strict=True))
-    return Table(tuple(columns), missing=True)
+    ends = zip(given, low, high, strict=True)
+    return Table(tuple(Column(name, "FP32", [a, b], missing=True) for name, a, b in ends))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import onnx
 
 from models_registry.exporting import (
     harness,
@@ -30,6 +31,7 @@ from models_registry.rules import opsets, tensors
 
 FEATURES: Final = "features"
 _MISSING_SHARE: Final = 0.15
+_SINGLE: Final = {"FP64": "FP32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +57,39 @@ class TabularSource:
 
     def export(self, path: Path, wanted: Wanted) -> tuple[str, list[str]]:
         """The model's graph between the described inputs and the wanted outputs."""
-        limits = opsets.runtime(wanted.target)
         opset = min(wanted.opset, tabular_assembly.NEWEST_OPSET)
         initial = self._initial()
+        notes = list(self.model.warnings)
+        try:
+            core = self._written(path, wanted, initial, opset)
+        except Refused:
+            single = [(name, _SINGLE.get(dtype, dtype), width) for name, dtype, width in initial]
+            if single == initial:
+                raise
+            core = self._written(path, wanted, single, opset)
+            notes.append(
+                "The graph computes in single precision: one of its operators has no other form."
+            )
+        if opset < wanted.opset:
+            notes.append(f"The graph has opset {opset}: the converter knows no newer one.")
+        return f"{tabular_assembly.exporter(core)}, opset {opset}", notes
+
+    def _written(
+        self, path: Path, wanted: Wanted, initial: list[tuple[str, str, int]], opset: int
+    ) -> onnx.ModelProto:
         core = self.model.graph(initial, opset)
-        answers = self.run(wanted.feeds)
         tabular_assembly.assemble(
             core,
             self.inputs,
             initial=initial,
             order=_order(self.inputs, self.model.table),
-            answers=answers,
+            answers=self.run(wanted.feeds),
             names=wanted.outputs,
             feeds=wanted.feeds,
             path=path,
-            ir_version=limits.ir_version,
+            ir_version=opsets.runtime(wanted.target).ir_version,
         )
-        notes = list(self.model.warnings)
-        if opset < wanted.opset:
-            notes.append(f"The graph has opset {opset}: the converter knows no newer one.")
-        return f"{tabular_assembly.exporter(core)}, opset {opset}", notes
+        return core
 
     def _initial(self) -> list[tuple[str, str, int]]:
         """What the model's own graph takes: a matrix, or each column with its own type."""
@@ -244,7 +259,7 @@ def _ranges(inputs: Sequence[TensorSpec], table: Table) -> dict[str, Any]:
         elif width > 1 and all(isinstance(one, dict) for one in values):
             together = [choice for one in values for choice in one["choices"]]
             found[spec.name] = {"choices": together}
-        if table.missing and spec.dtype in tensors.FLOATS:
+        if any(column.missing for column in columns) and spec.dtype in tensors.FLOATS:
             known = found.get(spec.name)
             found[spec.name] = [
                 *(known if isinstance(known, list) else [-3.0, 3.0]),

@@ -81,6 +81,7 @@ class Ensemble:
     link: str
     classes: int = 0
     slope: float = 1.0
+    divisor: float = 1.0
     square: bool = False
     categorical: set[int] = field(default_factory=set)
     tree: list[int] = field(default_factory=list)
@@ -147,6 +148,51 @@ def _unknown(library: str, objective: str) -> Refused:
     )
 
 
+# scikit-learn: decision trees and forests of them.
+
+
+def from_sklearn(model: Any) -> Ensemble:
+    """The ensemble of a fitted decision tree or forest; its answers are the mean of its trees'.
+
+    Leaves keep fractions and the mean is taken at the end: votes of pure leaves add up exactly, so
+    that a tie is the same tie. X is FP32 there as here (`sklearn/tree/_tree.pyx`, DTYPE).
+    """
+    trees = [model.tree_] if hasattr(model, "tree_") else [one.tree_ for one in model.estimators_]
+    classifies = hasattr(model, "classes_")
+    groups = int(trees[0].value.shape[2 if classifies else 1])
+    found = Ensemble(
+        features=int(trees[0].n_features),
+        groups=groups,
+        base=[0.0] * groups,
+        link="identity",
+        classes=groups if classifies else 0,
+        divisor=float(len(trees)),
+    )
+    for number, tree in enumerate(trees):
+        _sklearn_tree(found, number, tree, classifies)
+    return found
+
+
+def _sklearn_tree(found: Ensemble, number: int, tree: Any, classifies: bool) -> None:
+    values = tree.value[:, 0, :] if classifies else tree.value[:, :, 0]
+    if classifies:  # counts before scikit-learn 1.3, fractions since
+        values = values / values.sum(axis=1, keepdims=True)
+    missing = getattr(tree, "missing_go_to_left", None)
+    left, right = tree.children_left.tolist(), tree.children_right.tolist()
+    features, thresholds = tree.feature.tolist(), tree.threshold.tolist()
+    for node, yes in enumerate(left):
+        if yes == -1:
+            found.add(number, node)
+            for group, weight in enumerate(values[node].tolist()):
+                if weight or not classifies:
+                    found.weigh(number, node, group, weight)
+            continue
+        goes_left = bool(missing[node]) if missing is not None else False
+        value = at_most(thresholds[node])
+        split = Split(features[node], "BRANCH_LEQ", value, yes, right[node], goes_left)
+        found.add(number, node, split=split)
+
+
 # XGBoost: the JSON form of the model, as Booster.save_raw("json") gives it.
 
 
@@ -188,7 +234,7 @@ def _base_margin(text: str, objective: str, groups: int) -> list[float]:
     """`base_score` is kept as an answer; margins are what the link's inverse makes of it."""
     loaded = json.loads(text) if text.startswith("[") else [float(text)]
     scores = [float(score) for score in loaded]
-    if objective in {"binary:logistic", "reg:logistic", "binary:logitraw"}:
+    if objective in {"binary:logistic", "reg:logistic"}:
         scores = [math.log(score / (1.0 - score)) if 0 < score < 1 else score for score in scores]
     elif _LINKS_XGBOOST[objective] == "exp":
         scores = [math.log(score) if score > 0 else score for score in scores]
