@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -34,11 +35,21 @@ class Lighter:
     warnings: list[str] = field(default_factory=list)
 
 
-def simplified(model: onnx.ModelProto) -> Lighter:
+def simplified(model: onnx.ModelProto, libraries: Sequence[Path]) -> Lighter:
     """onnxsim: constants folded (up to 10 MiB each), what has no use removed."""
     import onnxsim
 
-    made, sound = onnxsim.simplify(model, tensor_size_threshold=f"{_FOLDED_AT_MOST >> 10}KB")
+    if len(libraries) > 1:
+        raise Refused(
+            "optimisation_failed",
+            f"onnxsim can load one library of custom operators; this graph needs {len(libraries)}.",
+            "Keep the original, or try the graph optimisation.",
+        )
+    made, sound = onnxsim.simplify(
+        model,
+        tensor_size_threshold=f"{_FOLDED_AT_MOST >> 10}KB",
+        custom_lib=str(libraries[0]) if libraries else None,
+    )
     if not sound:
         raise Refused(
             "optimisation_failed",
@@ -48,17 +59,17 @@ def simplified(model: onnx.ModelProto) -> Lighter:
     return Lighter(made)
 
 
-def fused(model: onnx.ModelProto, opset: int) -> Lighter:
+def fused(model: onnx.ModelProto, libraries: Sequence[Path]) -> Lighter:
     """ONNX Runtime's offline optimisation at its level EXTENDED.
 
     The level above it lays tensors out for the processor at hand, which another node may not have.
     (onnxruntime.ai, "Graph Optimizations in ONNX Runtime")
     """
     level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    return Lighter(_by_runtime(model, level, opset))
+    return Lighter(_by_runtime(model, level, libraries))
 
 
-def halved(model: onnx.ModelProto, *, keep_io: bool) -> Lighter:
+def halved(model: onnx.ModelProto, libraries: Sequence[Path], *, keep_io: bool) -> Lighter:
     """Weights and arithmetic in FP16; what has no FP16 form or overflows there stays FP32.
 
     Constants are folded first, while they are FP32: a batch norm's small variances are lost in FP16
@@ -67,10 +78,10 @@ def halved(model: onnx.ModelProto, *, keep_io: bool) -> Lighter:
     from onnxruntime.transformers import float16
 
     level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    made = _by_runtime(model, level, onnx_files.opsets(model).get("", 0))
+    made = _by_runtime(model, level, libraries)
     _name_nodes(made)
     cut = _beyond_half(made)
-    kept = [*float16.DEFAULT_OP_BLOCK_LIST, *optimisations.KEPT_IN_FP32]
+    kept = [*float16.DEFAULT_OP_BLOCK_LIST, *optimisations.KEPT_IN_FP32, *_foreign(made)]
     before = _halves(made)
     converted = float16.convert_float_to_float16(made, keep_io_types=keep_io, op_block_list=kept)
     # The converter appends its casts at the end; ONNX wants nodes in the order of their use.
@@ -90,7 +101,7 @@ def halved(model: onnx.ModelProto, *, keep_io: bool) -> Lighter:
     return Lighter(converted, warnings)
 
 
-def quantised(model: onnx.ModelProto) -> Lighter:
+def quantised(model: onnx.ModelProto, libraries: Sequence[Path]) -> Lighter:
     """Weights of matrix products, convolutions and embeddings as 8-bit integers.
 
     Unsigned ones: ONNX Runtime 1.17.3 and 1.19.2 have no ConvInteger with signed weights
@@ -100,11 +111,11 @@ def quantised(model: onnx.ModelProto) -> Lighter:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    prepared = onnx.shape_inference.infer_shapes(
-        _by_runtime(model, level, onnx_files.opsets(model).get("", 0))
-    )
+    prepared = onnx.shape_inference.infer_shapes(_by_runtime(model, level, libraries))
     _name_nodes(prepared)
     before = _integers(prepared)
+    # Shape inference stops at a custom operator; what follows one that took FP32 is FP32 as well.
+    options = {"DefaultTensorType": TensorProto.FLOAT} if _foreign(prepared) else {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
         quantize_dynamic(
@@ -112,12 +123,19 @@ def quantised(model: onnx.ModelProto) -> Lighter:
             str(path),
             op_types_to_quantize=["Conv", "Gather", "MatMul"],
             weight_type=QuantType.QUInt8,
+            extra_options=options,
         )
         made = onnx.load_model(str(path))
     if _integers(made) <= before:
         refusal = optimisations.nothing_constant_to_quantise()
         raise Refused(refusal.code, refusal.message, refusal.hint)
-    return Lighter(made)
+    warnings = []
+    if "ConvInteger" in onnx_files.operators(made):
+        warnings.append(
+            "Convolutions in INT8 that are quantised while they run are mostly slower than in FP32 "
+            "on a CPU: compare the latency with the original’s."
+        )
+    return Lighter(made, warnings)
 
 
 def tidy(model: onnx.ModelProto) -> None:
@@ -130,16 +148,20 @@ def tidy(model: onnx.ModelProto) -> None:
 
 
 def _by_runtime(
-    model: onnx.ModelProto, level: onnxruntime.GraphOptimizationLevel, opset: int
+    model: onnx.ModelProto,
+    level: onnxruntime.GraphOptimizationLevel,
+    libraries: Sequence[Path],
 ) -> onnx.ModelProto:
     """What ONNX Runtime makes of the graph, as it writes it down before running it."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.graph_optimization_level = level
+    for library in libraries:
+        options.register_custom_ops_library(str(library))
     # Both write an operator into ONNX's own domain that the standard does not have there.
     without = ["SimplifiedLayerNormFusion"]
-    if opset < _LAYER_NORM_OPSET:
+    if onnx_files.opsets(model).get("", 0) < _LAYER_NORM_OPSET:
         without.append("LayerNormFusion")
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder, "given.onnx"), Path(folder, "made.onnx")
@@ -205,6 +227,16 @@ def _beyond_half(model: onnx.ModelProto) -> int:
         for tensor in part.initializer
         if tensor.data_type == TensorProto.FLOAT
     )
+
+
+def _foreign(model: onnx.ModelProto) -> set[str]:
+    """Operators that are not ONNX's own: nobody says that they have an FP16 form."""
+    return {
+        node.op_type
+        for part in onnx_weights.graphs(model.graph)
+        for node in part.node
+        if node.domain not in ("", "ai.onnx")
+    }
 
 
 def _halves(model: onnx.ModelProto) -> int:

@@ -17,7 +17,14 @@ from typing import Final
 import numpy as np
 import onnx
 
-from models_registry.exporting import harness, lighter_graphs, onnx_files, protocol, sampling
+from models_registry.exporting import (
+    harness,
+    lighter_graphs,
+    onnx_files,
+    operators,
+    protocol,
+    sampling,
+)
 from models_registry.exporting.harness import WORK, Reporter
 from models_registry.exporting.lighter_graphs import Lighter
 from models_registry.exporting.protocol import (
@@ -88,11 +95,12 @@ def program(document: Json, reporter: Reporter) -> Json:
 
 
 def _made(request: OptimiseRequest, model: onnx.ModelProto) -> Lighter:
+    own = [operators.LIBRARIES / name for name in request.facts.libraries]
     makers: dict[str, Callable[[], Lighter]] = {
-        optimisations.SIMPLIFY: lambda: lighter_graphs.simplified(model),
-        optimisations.GRAPH: lambda: lighter_graphs.fused(model, request.facts.opset),
-        optimisations.FP16: lambda: lighter_graphs.halved(model, keep_io=request.keep_io),
-        optimisations.INT8: lambda: lighter_graphs.quantised(model),
+        optimisations.SIMPLIFY: lambda: lighter_graphs.simplified(model, own),
+        optimisations.GRAPH: lambda: lighter_graphs.fused(model, own),
+        optimisations.FP16: lambda: lighter_graphs.halved(model, own, keep_io=request.keep_io),
+        optimisations.INT8: lambda: lighter_graphs.quantised(model, own),
     }
     name, _ = _TOOLS[request.optimisation]
     # /tmp is memory and small; the tools write whole models into their temporary folder.

@@ -31,7 +31,7 @@ EXPLAINED = {
         "Half the size, about three digits. Faster on a GPU, not on a CPU."
     ),
     Optimisation.INT8: gettext_lazy(
-        "A quarter of the size, coarser answers. Whether it is faster depends on the CPU."
+        "A quarter of the size, coarser. Faster for large matrix products, not for convolutions."
     ),
 }
 

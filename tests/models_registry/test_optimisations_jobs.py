@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
+import onnxruntime_extensions
 import pytest
+from onnx import numpy_helper
 
 from console.models import AuditEntry, Job, JobState
 from models_registry import tasks
+from models_registry.adapters import sandbox
+from models_registry.exporting import protocol
 from models_registry.models import ModelVersion, VersionState
 from models_registry.services import artifacts, versions
 from models_registry.services.optimisations import optimise_version
 from tests import factories
 from tests.factories import actor
 from tests.models_registry import model_files
+from tests.models_registry.exporting_runs import facts_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -172,6 +178,61 @@ def test_a_convolution_is_fused_and_fp16_may_change_the_interface() -> None:
     quantised = variant_of(origin, "int8")
     assert quantised.facts["operators"]["ConvInteger"] == 1
     assert quantised.report["equivalence"]["outputs"][0]["max_abs"] > 0
+
+
+def test_constants_are_not_spelt_out_and_custom_operators_stay(tmp_path: Path) -> None:
+    node, value = model_files.node, model_files.value
+    half = numpy_helper.from_array(np.array([0.5], "f"))
+    computed = model_files.graph(
+        [
+            node("ConstantOfShape", ["s"], ["c"], value=half),
+            node("MatMul", ["x", "c"], ["m"]),
+            node("MatMul", ["m", "w"], ["y"]),
+        ],
+        [value("x", ["batch", 2000])],
+        [value("y", ["batch", 4])],
+        {"s": np.array([2000, 2000]), "w": np.ones((2000, 4), "f")},
+    )
+    result = optimised(computed, tmp_path / "computed", "fp16")
+    assert result.refusal is not None
+    assert (result.ending, result.refusal.code) == ("refused", "variant_larger")
+    library = Path(onnxruntime_extensions.get_library_path())
+    files = {f"{protocol.OPERATORS}/{library.name}": library}
+    custom = model_files.graph(
+        [
+            node("NegPos", ["x"], ["n", "p"], domain="ai.onnx.contrib"),
+            node("MatMul", ["p", "w"], ["m"]),
+            node("Add", ["m", "b"], ["y"]),
+        ],
+        [value("x", [2, 6])],
+        [value("y", [2, 4])],
+        {"w": RNG.random((6, 4)).astype("f"), "b": np.zeros(4, "f")},
+        domains=[("ai.onnx.contrib", 1)],
+    )
+    facts = facts_of(optimised(custom, tmp_path / "custom", "int8", files))
+    assert facts.operators["ai.onnx.contrib:NegPos"] == 1
+    assert facts.operators["MatMulInteger"] == 1
+    assert facts.libraries == (library.name,)
+
+
+def optimised(
+    model: Any, folder: Path, how: str, files: dict[str, Path] | None = None
+) -> sandbox.SandboxResult:
+    """Export a file and make it lighter, without rows."""
+    folder.mkdir()
+    source = model_files.save(model, folder)
+    out = sandbox.run(
+        "export",
+        protocol.ExportRequest("onnx", ()).to_json(),
+        workdir=folder / "box",
+        files={protocol.SOURCE: source, **(files or {})},
+    )
+    return sandbox.run(
+        "optimise",
+        protocol.OptimiseRequest(how, facts_of(out)).to_json(),
+        workdir=folder / "box",
+        files={protocol.MODEL: out.outputs[protocol.MODEL], **(files or {})},
+    )
 
 
 def test_what_the_tool_finds_nothing_in_is_rejected_with_the_reason() -> None:
