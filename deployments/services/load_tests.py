@@ -145,7 +145,8 @@ def run_load_test(run: JobRun) -> dict[str, Any]:
             level="warning",
         )
     report = _report(load_test, target, plan, sent, tally, made)
-    report["started_at"], report["ended_at"] = started.isoformat(), timezone.now().isoformat()
+    report["started_at"] = started.isoformat(timespec="seconds")
+    report["ended_at"] = timezone.now().isoformat(timespec="seconds")
     html = artifacts.store_bytes(html_report(report).encode(), "text/html")
     record_result(run, report=report, html=html)
     run.log(report["sentence"], level="info" if report["passed"] else "warning")
