@@ -12,6 +12,7 @@ from models_registry.rules.report_diff import FigureChange, diff
 from models_registry.views.version_words import figure, flop_text
 
 _MANY_TIMES = 10
+_ORDER = ("worse", "better", "neutral")
 
 
 def report_changes(before: ModelVersion, after: ModelVersion) -> dict[str, Any] | None:
@@ -22,7 +23,10 @@ def report_changes(before: ModelVersion, after: ModelVersion) -> dict[str, Any] 
     return {
         "before": found.before,
         "after": found.after,
-        "checks": [check for check in found.checks if check.effect != "same"],
+        "checks": sorted(
+            (check for check in found.checks if check.effect != "same"),
+            key=lambda check: _ORDER.index(check.effect),
+        ),
         "same": sum(check.effect == "same" for check in found.checks),
         "figures": [_figure(one) for one in found.figures if one.effect in ("better", "worse")],
         "others": [_figure(one) for one in found.figures if one.effect == "neutral"],

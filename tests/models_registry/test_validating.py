@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -150,7 +151,6 @@ RANDOM = _with([node("RandomUniformLike", ["y0"], ["r"]), node("Add", ["y0", "r"
     [
         (NAN, "failed", {"finite": "failed"}),
         (DEAD, "warning", {"finite": "warning", "varies": "warning"}),
-        (RANDOM, "failed", {"deterministic": "failed", "equivalence.0": "failed"}),
     ],
 )
 def test_a_model_that_must_not_serve_is_found(
@@ -163,6 +163,29 @@ def test_a_model_that_must_not_serve_is_found(
     assert {name: seen[name] for name in found} == found
     faults = [c for c in result.answer["checks"] if c["verdict"] in {"failed", "warning"}]
     assert all(check["detail"] and check["fix"] for check in faults)
+
+
+def test_a_file_that_draws_random_numbers_is_found_whoever_exported_it(tmp_path: Path) -> None:
+    """The export refuses such a file; a lighter variant is made by other programs."""
+    exported = sandbox.run(
+        "export",
+        ExportRequest("onnx", ()).to_json(),
+        workdir=tmp_path / "export",
+        files={"source": save(plain(), tmp_path)},
+    )
+    other = save(RANDOM, tmp_path, "other.onnx")
+    digest = hashlib.sha256(other.read_bytes()).hexdigest()
+    facts = replace(ExportFacts.from_json(exported.answer), sha256=digest)
+
+    result = sandbox.run(
+        "validate",
+        ValidateRequest("onnx", facts, facts.inputs, samples=20).to_json(),
+        workdir=tmp_path / "validate",
+        files={"source": other, "model.onnx": other},
+    )
+
+    seen = verdicts(result)
+    assert (seen["deterministic"], seen["equivalence.0"]) == ("failed", "failed")
 
 
 def test_promises_that_the_model_breaks_are_found(tmp_path: Path) -> None:
