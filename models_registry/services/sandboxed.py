@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,9 +25,10 @@ from models_registry.exporting import protocol
 from models_registry.models import Artifact, ModelVersion, VersionState
 from models_registry.rules.versions import check_move, may_move, state_after_job
 from models_registry.services import artifacts
-from models_registry.services.sandbox_limits import limits_for
+from models_registry.services.sandbox_limits import limits_for, model_bytes
 from models_registry.services.versions import publish
 
+SPARE_BYTES = 64 * 1024**2
 SCRATCH_SECONDS = 24 * 3600
 log = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ def run_program(
     """Run a sandboxed program for the job, its progress and log lines being the job's.
 
     Gives the result of a program that ended well. Raises Invalid with the program's refusal,
-    JobCancelled and LeaseLost as `run.check` does.
+    DiskFull, JobCancelled and LeaseLost as `run.check` does.
     """
     with ExitStack() as opened:
         paths = {
@@ -83,6 +85,7 @@ def run_program(
             if artifact is not None
         }
         limits = limits_for(paths)
+        refuse_full_disk(folder.parent, paths)
         run.log(
             f"The sandbox may use {limits.memory_bytes / GIB:.1f} GiB of memory and "
             f"{limits.wall_seconds:.0f} seconds."
@@ -115,6 +118,16 @@ def run_program(
             f"The sandbox ended without an answer ({result.ending}).", code="sandbox_unavailable"
         )
     return result
+
+
+def refuse_full_disk(folder: Path, paths: Mapping[str, Path]) -> None:
+    """Raise DiskFull before the work begins when there is no room for it.
+
+    A model lies there up to three times: as the sandbox reads it, unpacked, and as it is written.
+    """
+    needed = 3 * model_bytes(paths) + SPARE_BYTES
+    if shutil.disk_usage(folder).free < needed:
+        raise artifacts.disk_full(folder, needed)
 
 
 def source_files(version: ModelVersion) -> dict[str, Artifact | None]:

@@ -177,9 +177,12 @@ def _sections(version: ModelVersion) -> dict[str, dict[str, Any]]:
             "kind": version.get_model_class_display(),
             "source": version.source.sha256[:12],
             "onnx": version.onnx.sha256[:12] if version.onnx else None,
+            "weights": facts.get("data_sha256", "")[:12] or None,
             "opset": facts.get("opset", version.opset),
             "parameters": facts.get("parameters"),
-            "size": text.file_size(facts["size_bytes"]) if "size_bytes" in facts else None,
+            "size": text.file_size(facts["size_bytes"] + facts.get("data_size", 0))
+            if "size_bytes" in facts
+            else None,
             "operators": ", ".join(f"{k} ×{n}" for k, n in sorted(facts["operators"].items()))
             if "operators" in facts
             else None,

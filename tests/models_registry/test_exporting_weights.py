@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,21 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
     )
     assert result.refusal is not None
     assert result.refusal.code == "archive_unsafe"
+
+
+def test_weights_that_may_not_be_written_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    source = parted(tmp_path / "up")
+    request = ExportRequest("onnx", (), inline_bytes=10_000)
+    files = {"source": source, "beside/weights.bin": source.with_name("weights.bin")}
+    result = sandbox.run(
+        "export",
+        request.to_json(),
+        workdir=tmp_path / "box",
+        files=files,
+        limits=replace(sandbox.DEFAULT_LIMITS, file_bytes=8_000),
+    )
+    assert result.refusal is not None
+    assert (result.refusal.code, result.outputs) == ("disk_full", {})
 
 
 def test_names_beside_a_source_cannot_hide_the_programs_own_files(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import zipfile
 from dataclasses import replace
 from datetime import timedelta
@@ -24,6 +25,7 @@ from models_registry.services import (
     exports,
     releases,
     sandbox_limits,
+    sandboxed,
     source_files,
     versions,
 )
@@ -31,6 +33,7 @@ from models_registry.services.release_checks import verify_release
 from tests import factories
 from tests.factories import actor
 from tests.models_registry.api import Caller
+from tests.models_registry.browsing import Visitor
 from tests.models_registry.test_exporting_weights import parted
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,6 +105,7 @@ def test_several_uploads_become_one_signed_release(
     signed = release_payload.parse(bytes(release.payload)).digests
     assert signed.onnx_data == release.digests["onnx_data"] == version.onnx_data.sha256
     assert verify_release(release).onnx_data == version.onnx_data
+    assert "ONNX weights" in Visitor(factories.people().sam).get(f"/releases/{release.pk}/")
 
 
 def test_a_graph_alone_is_rejected_with_the_name_of_what_is_missing(
@@ -149,6 +153,19 @@ def _zip(graph: bytes) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("net.onnx", graph)
     return buffer.getvalue()
+
+
+def test_a_full_disk_is_told_with_figures_before_the_sandbox_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "weights"
+    with weights.open("wb") as file:
+        file.truncate(GIB)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(sandboxed.shutil, "disk_usage", lambda _: usage._replace(free=GIB))
+    with pytest.raises(artifacts.DiskFull, match="3,288,334,336 bytes are needed and 1,073,741,8"):
+        sandboxed.refuse_full_disk(tmp_path, {"source": weights})
+    sandboxed.refuse_full_disk(tmp_path, {"source": Path(__file__)})
 
 
 def test_a_sandbox_gets_room_for_the_model_and_not_the_machine(
