@@ -180,6 +180,23 @@ def test_a_convolution_is_fused_and_fp16_may_change_the_interface() -> None:
     assert quantised.report["equivalence"]["outputs"][0]["max_abs"] > 0
 
 
+def test_the_contract_says_how_far_a_variant_may_be_off() -> None:
+    origin = factories.make_version()
+    factories.make_contract(
+        origin.model, validation={"derived": {"int8": {"atol": 1e-9, "rtol": 1e-9}}}
+    )
+    strict = variant_of(origin, "int8")
+    assert strict.state == VersionState.REJECTED
+    assert strict.report["equivalence"]["atol"] == 1e-9
+    assert strict.report["contract"]["revision"] == 1
+    factories.make_contract(
+        origin.model, validation={"derived": {"int8": {"atol": 0.2, "rtol": 0.2}}}
+    )
+    lenient = variant_of(origin, "int8")
+    assert (lenient.pk != strict.pk, lenient.state) == (True, VersionState.VALIDATED)
+    assert lenient.report["equivalence"]["atol"] == 0.2
+
+
 def test_constants_are_not_spelt_out_and_custom_operators_stay(tmp_path: Path) -> None:
     node, value = model_files.node, model_files.value
     half = numpy_helper.from_array(np.array([0.5], "f"))
