@@ -76,7 +76,7 @@ def _cut_row(client: Client, folder: Path, case: Mapping[str, Any], cuts: int) -
     """The case's file cut off at seeded places: how often it ended in which way."""
     started = time.monotonic()
     whole = (folder / str(case["upload"])).read_bytes()
-    drawn = random.Random(str(case["name"]))  # noqa: S311 - places to cut, not secrets
+    drawn = random.Random(str(case["name"]))
     counts: Counter[str] = Counter()
     errors = []
     for place in sorted(drawn.randrange(len(whole)) for _ in range(cuts if whole else 0)):
