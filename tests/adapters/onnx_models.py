@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+import onnxruntime_extensions
 from onnx import TensorProto, helper
 
 from console.adapters.triton import TritonClient
@@ -14,6 +15,7 @@ from models_registry.adapters import triton_config
 from models_registry.rules.tuning import ConfigPlan, Tensor, TuningChoice, TuningFacts, plan
 
 COLUMNS = 4
+LIBRARY = str(onnxruntime_extensions.get_library_path())
 
 
 def scaled(factor: float) -> bytes:
@@ -60,6 +62,35 @@ def place_scaled(
             *(FilePart.of_bytes(path, data) for path, data in warmup.items()),
         ],
         files=[FilePart.of_bytes("model.onnx", scaled(version))],
+    )
+
+
+def place_upper(root: Path, model: str, version: int, library: str) -> None:
+    """Place words BYTES [batch, 1] -> upper, by an operator that `library` brings."""
+    shape = ["batch", 1]
+    graph = helper.make_graph(
+        [helper.make_node("StringUpper", ["words"], ["upper"], domain="ai.onnx.contrib")],
+        "upper",
+        [helper.make_tensor_value_info("words", TensorProto.STRING, shape)],
+        [helper.make_tensor_value_info("upper", TensorProto.STRING, shape)],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.contrib", 1)]
+    file = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    facts = TuningFacts(
+        model=model,
+        inputs=(Tensor("words", "BYTES", ("batch", 1)),),
+        outputs=(Tensor("upper", "BYTES", ("batch", 1)),),
+    )
+    config = triton_config.render(
+        plan(facts, TuningChoice(warmup=False)), operator_libraries=[library]
+    )
+    text = triton_config.specialise(config, triton_model=model)
+    repository.place(
+        root,
+        triton_model=model,
+        version=version,
+        config=[FilePart.of_bytes("config.pbtxt", text.encode())],
+        files=[FilePart.of_bytes("model.onnx", file.SerializeToString())],
     )
 
 

@@ -12,7 +12,14 @@ from console.adapters.triton import Timeouts, TritonClient
 from console.errors import Invalid, Unavailable
 from deployments.adapters import repository
 from deployments.adapters.repository import FilePart
-from tests.adapters.onnx_models import COLUMNS, place_scaled, request, serve
+from tests.adapters.onnx_models import (
+    COLUMNS,
+    LIBRARY,
+    place_scaled,
+    place_upper,
+    request,
+    serve,
+)
 from tests.stack import RunningTriton
 
 _NAMES = itertools.count(1)
@@ -119,6 +126,24 @@ def test_a_broken_version_is_told_in_tritons_words_and_the_others_serve(
     assert entries["2"].state == "UNAVAILABLE"
     assert "Protobuf parsing failed" in entries["2"].reason
     assert client.infer(model, 1, tensors(1.0)).outputs[0]["data"] == [1.0] * COLUMNS
+
+
+def test_operators_of_a_library_are_there_where_the_config_names_it(
+    client: TritonClient, triton: RunningTriton, model: str
+) -> None:
+    place_upper(triton.repository, model, 1, LIBRARY)
+    client.load(model)
+    words = {"name": "words", "datatype": "BYTES", "shape": [1, 1], "data": ["green"]}
+    answer = client.infer(model, 1, [words], outputs=["upper"])
+    assert answer.outputs[0]["data"] == ["GREEN"]
+
+
+def test_a_library_that_a_node_lacks_is_named(
+    client: TritonClient, triton: RunningTriton, model: str
+) -> None:
+    place_upper(triton.repository, model, 1, "/usr/lib/no_such_operators.so")
+    with pytest.raises(Invalid, match=r"no_such_operators\.so is missing on this node"):
+        client.load(model)
 
 
 def test_a_model_that_is_not_there_does_not_load(client: TritonClient) -> None:
