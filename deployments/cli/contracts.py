@@ -101,7 +101,7 @@ def bundle(session: Session, model: str, revision: int, output: Path) -> None:
     multiple=True,
     type=(str, click.Path(exists=True, path_type=Path)),
     metavar="NAME PATH",
-    help="Compare a file (onnx, config …) with what a release signed.",
+    help="Compare a file (onnx, onnx_data, config …) with what a release signed.",
 )
 @click.pass_obj
 def verify(

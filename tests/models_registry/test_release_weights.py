@@ -1,4 +1,4 @@
-"""Weights beside a graph in what is signed: a sixth digest, or none, and old documents unchanged."""
+"""Weights beside a graph in what is signed: a sixth digest or none, and no old document changes."""
 
 from __future__ import annotations
 
