@@ -135,7 +135,7 @@ REASONS: Final = (
         "took {d} ms."
     ),
     _(
-        "Larger batches do not pay: {x} rows/s at {a}, {b} at {c}, measured on the validation "
+        "Larger batches are slower: {x} rows/s at {a}, {b} at {c}, measured on the validation "
         "worker's CPU. Set it by hand for a GPU."
     ),
     _(

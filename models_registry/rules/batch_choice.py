@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from models_registry.rules.tuning_settings import Origin, Setting
 
-WORTH = 1.1
 CLEARLY = 1.5
 
 
@@ -63,10 +62,10 @@ def largest_batch(
 def _lowered(
     usual: Setting[int], rows: Sequence[BatchLatency], p95_ms: float | None
 ) -> Setting[int]:
-    """Down to what could be run, what the contract allows, and what pays.
+    """Down to what could be run, what the contract allows, and what does no harm.
 
-    A batch pays when it brings at least a tenth more rows per second than any smaller one: below
-    that its rows only wait for each other.
+    A batch does harm when a smaller one brings half as many rows per second again. That larger
+    ones bring no more is no reason: the worker's CPU says little about the GPU that may serve.
     """
     found, largest = usual, rows[-1]
     if largest.batch < usual.value:
@@ -83,12 +82,12 @@ def _lowered(
         )
         found = Setting(rows[-1].batch, Origin.MEASURED, reason)
     best = max(row.rows_per_second for row in rows)
-    enough = next(row for row in rows if row.rows_per_second * WORTH >= best)
-    if enough.batch == rows[-1].batch:
+    harmless = [row for row in rows if row.rows_per_second * CLEARLY >= best][-1]
+    if harmless.batch == rows[-1].batch:
         return found
     reason = (
-        f"Larger batches do not pay: {enough.rows_per_second:.4g} rows/s at {enough.batch}, "
+        f"Larger batches are slower: {harmless.rows_per_second:.4g} rows/s at {harmless.batch}, "
         f"{rows[-1].rows_per_second:.4g} at {rows[-1].batch}, measured on the validation worker's "
         "CPU. Set it by hand for a GPU."
     )
-    return Setting(enough.batch, Origin.MEASURED, reason)
+    return Setting(harmless.batch, Origin.MEASURED, reason)
