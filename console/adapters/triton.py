@@ -44,6 +44,10 @@ JSONTensor = Mapping[str, Any]
 """A tensor of the v2 protocol: name, datatype, shape, data (flat or nested list)."""
 
 
+LOADED_IN_TIME_BYTES = 2 * 1024**3
+"""What a slow disk and one core load within the time that any model has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds that each kind of call may take."""
@@ -163,15 +167,15 @@ class TritonClient:
             )
         return tuple(IndexEntry(m.name, m.version, m.state, m.reason) for m in found.models)
 
-    def load(self, model: str) -> None:
+    def load(self, model: str, *, size_bytes: int = 0) -> None:
         """Load the versions whose folders are present and not loaded, drop those without folder.
 
-        With `config.pbtxt` unchanged, versions that serve go on undisturbed. Returns when done.
+        With `config.pbtxt` unchanged, versions that serve go on undisturbed. Returns when done;
+        `size_bytes` of files to load give it longer.
         """
+        patience = self._timeouts.load_s * (1 + size_bytes / LOADED_IN_TIME_BYTES)
         with self._explained(f"does not load {model}", refusal="load_failed"):
-            self._client.load_model(
-                model, headers=self._headers, client_timeout=self._timeouts.load_s
-            )
+            self._client.load_model(model, headers=self._headers, client_timeout=patience)
 
     def unload(self, model: str) -> None:
         """Unload every version of a model; returns before requests in flight have ended."""

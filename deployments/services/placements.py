@@ -128,6 +128,12 @@ def take_off(triton: TritonClient, root: Path, triton_model: str, number: int) -
         repository.remove_model(root, triton_model)
 
 
+def weights_bytes(placement: Placement) -> int:
+    """Bytes of the weights beside a placement's graph; 0 for a model in one file."""
+    data = placement.deployment.release.version.onnx_data
+    return data.size if data is not None else 0
+
+
 def wait_ready(triton: TritonClient, triton_model: str, number: int, run: JobRun) -> None:
     """Poll until Triton says that the version takes requests. Raises Unavailable after a minute."""
     deadline = time.monotonic() + READY_WITHIN_S
@@ -164,7 +170,7 @@ class _Deploy:
         self._place()
         _advance(run, placement, State.LOADING)
         run.progress(0.5, "Loading in Triton")
-        self.triton.load(self.triton_model)
+        self.triton.load(self.triton_model, size_bytes=weights_bytes(self.placement))
         run.check()
         run.progress(0.7, "Waiting until it is ready")
         wait_ready(self.triton, self.triton_model, self.number, run)

@@ -25,6 +25,7 @@ from deployments.services.placements import (
     take_off,
     triton_of,
     wait_ready,
+    weights_bytes,
 )
 from deployments.services.unloads import close_when_empty
 from models_registry.services.release_checks import verify_release
@@ -134,7 +135,8 @@ def _restore(
     for step, (triton_model, placements) in enumerate(sorted(missing.items())):
         run.progress(0.2 + 0.7 * step / len(missing), f"Loading {triton_model}")
         placed = [one for one in placements if _placed(run, root, one, found)]
-        refusal = _load(triton, triton_model) if placed else ""
+        size = sum(weights_bytes(one) for one in placed)
+        refusal = _load(triton, triton_model, size) if placed else ""
         for placement in placed:
             _settle(run, triton, root, placement, refusal, found)
 
@@ -163,10 +165,10 @@ def _placed(run: JobRun, root: Path, placement: Placement, found: _Found) -> boo
     return True
 
 
-def _load(triton: TritonClient, triton_model: str) -> str:
+def _load(triton: TritonClient, triton_model: str, size_bytes: int) -> str:
     """Load a Triton model; gives Triton's words when one of its versions is refused."""
     try:
-        triton.load(triton_model)
+        triton.load(triton_model, size_bytes=size_bytes)
     except Unavailable:
         raise
     except CovenantError as error:
