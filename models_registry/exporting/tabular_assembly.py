@@ -60,7 +60,9 @@ def assemble(
     """
     model = onnx.ModelProto()
     model.CopyFrom(add_prefix(core, _PREFIX))
-    model.ir_version = min(model.ir_version, ir_version)
+    # From IR 4 on an initializer need not be an input as well; 8 belongs to opset 15 and later
+    # (onnx, docs/IR.md and docs/Versioning.md).
+    model.ir_version = min(max(model.ir_version, 8), ir_version)
     _use_known_locale(model)
     own = [output.name for output in model.graph.output]
     if len(own) < len(answers):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ class CatBoostModel:
 
     def graph(self, initial: Sequence[tuple[str, str, int]], opset: int) -> onnx.ModelProto:
         """See `Model`."""
-        return catboost_graph(self.model)
+        return catboost_graph(self.model, opset)
 
 
 def open_catboost(path: Path, form: str) -> CatBoostModel:
@@ -234,12 +235,19 @@ def _borders(model: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
     return result
 
 
-def catboost_graph(model: Any) -> onnx.ModelProto:
-    """CatBoost's own export, its map of probabilities turned back into the tensor it came from."""
+def catboost_graph(model: Any, opset: int) -> onnx.ModelProto:
+    """CatBoost's own export, its map of probabilities turned back into the tensor it came from.
+
+    Its nodes are all of ai.onnx.ml: the version of ONNX's own operators is free.
+    """
     path = Path("/tmp/catboost.onnx")  # noqa: S108 - the sandbox's own
     model.save_model(str(path), format="onnx", export_parameters={"onnx_graph_name": "model"})
     exported = onnx.load_model(str(path))
     path.unlink()
+    exported.producer_version = metadata.version("catboost")  # its own holds a whole build log
+    kept = [entry for entry in exported.opset_import if entry.domain]
+    del exported.opset_import[:]
+    exported.opset_import.extend([*kept, onnx.helper.make_opsetid("", opset)])
     graph = exported.graph
     for node in [node for node in graph.node if node.op_type == "ZipMap"]:
         for output in graph.output:

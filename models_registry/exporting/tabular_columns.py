@@ -220,30 +220,62 @@ def _documents(name: str, vectorizer: Any) -> Column:
 
 
 def _ranges(chain: Sequence[Any], count: int) -> list[Any]:
-    """For each column a low and a high end, from whatever in the chain saw the data."""
+    """For each column a low and a high end, from whatever in the chain saw the data.
+
+    What stands before it is undone: imputers change no range, numpy's functions have inverses.
+    """
+    undo: list[Any] = []
     for estimator in chain:
-        for middle, spread, width in (
-            ("mean_", "scale_", 3.0),
-            ("center_", "scale_", 3.0),
-            ("data_min_", "data_max_", None),
-        ):
-            one, other = getattr(estimator, middle, None), getattr(estimator, spread, None)
-            if one is None or other is None or np.shape(one) != (count,):
-                continue
-            if np.shape(other) != (count,):
-                continue
-            first, second = np.asarray(one, float), np.asarray(other, float)
-            low = first if width is None else first - width * second
-            high = second if width is None else first + width * second
-            if np.all(np.isfinite(low)) and np.all(np.isfinite(high)):
+        if (found := _extent(estimator, count)) is not None:
+            ends = [np.asarray(end, float) for end in found]
+            with np.errstate(all="ignore"):
+                for inverse in reversed(undo):
+                    ends = [inverse(end) for end in ends]
+            low, high = ends
+            if np.all(np.isfinite(low)) and np.all(np.isfinite(high)) and np.all(low <= high):
                 return [[float(a), float(b)] for a, b in zip(low, high, strict=True)]
-    for estimator in chain:
-        if (found := _thresholds(estimator, count)) is not None:
-            return found
+            break
+        if hasattr(estimator, "func") and estimator.func is not None:
+            name = getattr(estimator.func, "__name__", "")
+            if name not in _INVERSES:
+                break
+            undo.append(_INVERSES[name])
+        elif "Imputer" not in type(estimator).__name__:
+            break
     return [None] * count
 
 
-def _thresholds(estimator: Any, count: int) -> list[Any] | None:
+_INVERSES: Final = {
+    "exp": np.log,
+    "expm1": np.log1p,
+    "log": np.exp,
+    "log10": lambda end: 10.0**end,
+    "log1p": np.expm1,
+    "log2": np.exp2,
+    "sqrt": np.square,
+}
+
+
+def _extent(estimator: Any, count: int) -> tuple[Any, Any] | None:
+    """Low and high ends of the data that a scaler or a tree was fitted to."""
+    for middle, spread, width in (
+        ("mean_", "scale_", 3.0),
+        ("center_", "scale_", 3.0),
+        ("data_min_", "data_max_", None),
+    ):
+        one, other = getattr(estimator, middle, None), getattr(estimator, spread, None)
+        if one is None or other is None or np.shape(one) != (count,):
+            continue
+        if np.shape(other) != (count,):
+            continue
+        first, second = np.asarray(one, float), np.asarray(other, float)
+        if width is None:
+            return first, second
+        return first - width * second, first + width * second
+    return _thresholds(estimator, count)
+
+
+def _thresholds(estimator: Any, count: int) -> tuple[Any, Any] | None:
     """The extent of the thresholds of decision trees, which nothing drawn at random would meet."""
     trees = [estimator, *np.ravel(getattr(estimator, "estimators_", []))]
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
@@ -260,7 +292,4 @@ def _thresholds(estimator: Any, count: int) -> list[Any] | None:
     if not seen.any():
         return None
     margin = np.where(seen, np.maximum(0.25 * (high - low), 0.05 * np.abs(high)), 0.0)
-    return [
-        [float(low[i] - margin[i]), float(high[i] + margin[i])] if seen[i] else [-1.0, 1.0]
-        for i in range(count)
-    ]
+    return np.where(seen, low - margin, -1.0), np.where(seen, high + margin, 1.0)
