@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from models_registry.adapters.formats import pickled, protobuf
+from models_registry.adapters.formats import magic, pickled, protobuf, text
 from models_registry.adapters.formats.detected import (
+    HEAD_BYTES,
     KERAS,
     ONNX_ARCHIVE,
     SKOPS,
@@ -97,7 +98,7 @@ def _packed() -> Detected:
 def of_packed(path: Path, head: bytes) -> Detected:
     """One file behind gzip, bzip2 or xz: its own beginning says what it is."""
     start = pickled.inflated(head)
-    if start is None:
+    if not start:
         return Detected(
             "archive_damaged",
             "Damaged archive",
@@ -114,7 +115,20 @@ def of_packed(path: Path, head: bytes) -> Detected:
             "R objects are not taken. Save the model with xgb.save or lgb.save, or train it in "
             "Python.",
         )
-    return _packed()
+    inner = start[:HEAD_BYTES]
+    found = magic.by_magic(inner, len(start))
+    if found is None and magic.is_text(inner):
+        found = text.told(inner)
+    if found is None:
+        return _packed()
+    if not found.accepted:
+        return found
+    return Detected(
+        "packed_model",
+        f"Compressed {found.label}",
+        f"A compressed file with a model of {found.label} in it.",
+        "Unpack it (gunzip, bunzip2 or unxz) and upload the model itself.",
+    )
 
 
 def by_names(names: list[str]) -> Detected:

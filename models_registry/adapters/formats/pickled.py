@@ -60,7 +60,7 @@ def of_torch(scan: pickles.Scan) -> Detected:
         )
     if any(module.startswith("__torch__") for module, _ in scan.imports):
         return taken(TORCHSCRIPT, "TorchScript", "A TorchScript archive (torch.jit.save).")
-    if scan.unexpected:
+    if scan.unexpected and scan.holds_module:
         return Detected(
             TORCH_PICKLED_MODULE,
             "Pickled torch module",
