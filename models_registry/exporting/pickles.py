@@ -126,11 +126,19 @@ class Scan:
         )
 
     @property
+    def holds_module(self) -> bool:
+        """Whether it would build layers: a whole module, not a checkpoint with some objects."""
+        return any(
+            module.startswith("torch.nn.") and module != "torch.nn.parameter"
+            for module, _ in self.imports
+        )
+
+    @property
     def unexpected(self) -> tuple[str, ...]:
         """Imports that a file of weights does not need, as module.name."""
         return tuple(
             sorted(
-                f"{module}.{name}" for module, name in self.imports if not _is_weights(module, name)
+                f"{module}.{name}" for module, name in self.imports if not is_weights(module, name)
             )
         )
 
@@ -141,7 +149,8 @@ def _is_dangerous(module: str, name: str) -> bool:
     return module in _DANGEROUS_MODULES or module.partition(".")[0] in _DANGEROUS_MODULES
 
 
-def _is_weights(module: str, name: str) -> bool:
+def is_weights(module: str, name: str) -> bool:
+    """Whether tensors, and the plain containers around them, are put together with this."""
     if (module, name) in _WEIGHTS:
         return True
     if module == "torch":

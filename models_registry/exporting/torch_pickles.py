@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 from typing_extensions import override
 
-from models_registry.exporting import module_code
+from models_registry.exporting import module_code, pickles
 from models_registry.exporting.harness import is_memory_error
 from models_registry.exporting.module_source import Code
 from models_registry.exporting.protocol import Refused
@@ -37,11 +37,7 @@ def load(path: Path, code: Code) -> torch.nn.Module:
     `Refused` when a class is in neither, or when what comes out is no module.
     """
     sys.path[:0] = [str(code.folder)]
-    reader = ModuleType("covenant_pickle")
-    vars(reader).update(
-        {name: value for name, value in vars(pickle).items() if not name.startswith("__")}
-    )
-    vars(reader)["Unpickler"] = type("Unpickler", (_Unpickler,), {"code": code})
+    reader = _reader(type("Unpickler", (_Unpickler,), {"code": code}))
     try:
         document = torch.load(
             str(path), map_location="cpu", weights_only=False, pickle_module=reader
@@ -67,6 +63,61 @@ def load(path: Path, code: Code) -> torch.nn.Module:
             "Save torch.save(model.state_dict(), …) and upload it with the source.",
         )
     return found.eval()
+
+
+def checkpoint(path: Path) -> Any:
+    """What a training checkpoint holds, with stand-ins for every object that is no weight.
+
+    Hyperparameters and callbacks are of classes that are not here and are not needed: nothing of
+    them is imported, and none of their code runs.
+    """
+    return torch.load(
+        str(path), map_location="cpu", weights_only=False, pickle_module=_reader(_InertUnpickler)
+    )
+
+
+def _reader(unpickler: type[pickle.Unpickler]) -> ModuleType:
+    """A module like pickle, as torch.load wants one, with another way to find classes."""
+    reader = ModuleType("covenant_pickle")
+    kept = {name: value for name, value in vars(pickle).items() if not name.startswith("__")}
+    vars(reader).update(kept | {"Unpickler": unpickler})
+    return reader
+
+
+class _Inert(dict[Any, Any]):
+    """Stands for an object of any class: takes what a pickle gives it, and does nothing."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__()
+
+    def __setstate__(self, state: Any) -> None:
+        """Forget it."""
+
+    @override
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Forget it."""
+
+    def append(self, item: Any) -> None:
+        """Forget it."""
+
+    def extend(self, items: Any) -> None:
+        """Forget them."""
+
+
+class _InertUnpickler(pickle.Unpickler):
+    """Finds what tensors are put together with, and stand-ins for everything else."""
+
+    @override
+    def find_class(self, module: str, name: str, /) -> Any:
+        if pickles.is_weights(module, name) and (module != "torch" or _is_torch_type(name)):
+            return super().find_class(module, name)
+        return type("Inert", (_Inert,), {})
+
+
+def _is_torch_type(name: str) -> bool:
+    """Data types, layouts and classes of torch; its functions are in no file of weights."""
+    kinds = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, type)
+    return isinstance(getattr(torch, name, None), kinds)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -354,27 +354,34 @@ def tensors_of(kind: str, path: Path) -> dict[str, torch.Tensor]:
     try:
         with torch.serialization.safe_globals(_numpy_scalars()):
             document = torch.load(str(path), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise Refused(
-            "unsafe_pickle",
-            f"The file holds more than weights: {str(error).strip().splitlines()[-1][:300]}",
-            "Save only the weights: torch.save(model.state_dict(), …).",
-        ) from error
+    except pickle.UnpicklingError:
+        document = _with_stand_ins(path)
     except (RuntimeError, ValueError, EOFError, KeyError) as error:
         raise _damaged("a state dict", error) from error
     found = _tensors(document)
     if not found:
-        keys = (
-            ", ".join(map(str, document))
-            if isinstance(document, Mapping)
-            else type(document).__name__
-        )
+        keys = ", ".join(map(str, document)) if isinstance(document, Mapping) else ""
+        keys = keys or "a Python object that only its own code could open"
         raise Refused(
             "no_weights",
             f"There are no weights in the file; it holds: {keys[:300]}.",
             "Save torch.save(model.state_dict(), …) or a dictionary with the key state_dict.",
         )
     return found
+
+
+def _with_stand_ins(path: Path) -> Any:
+    """A checkpoint that holds objects beside its weights, as training frameworks write them."""
+    try:
+        return torch_pickles.checkpoint(path)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise Refused(
+            "torch_damaged",
+            f"The weights cannot be read from among the other objects of the file: {error}"[:400],
+            "Save only the weights: torch.save(model.state_dict(), …).",
+        ) from error
 
 
 def _numpy_scalars() -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from models_registry.adapters import formats
 from models_registry.exporting import module_code, module_source, torch_propose, torch_sources
 from models_registry.exporting.protocol import ModuleSource, Refused
 from tests.models_registry import model_files
@@ -254,3 +256,27 @@ def test_a_project_may_come_as_a_zip(
 
     assert type(module).__name__ == "Scorer"
     assert not module.training
+
+
+def test_weights_are_read_from_among_objects_of_classes_that_are_not_there(
+    tmp_path: Path, scorer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, _ = scorer
+    trainer = types.ModuleType("trainer_not_installed")
+    trainer.Options = type("Options", (dict,), {"__module__": trainer.__name__})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, trainer.__name__, trainer)
+    source = tmp_path / "last.ckpt"
+    state = {f"model.{key}": tensor for key, tensor in net.state_dict().items()}
+    options = trainer.Options(rate=0.1)
+    torch.save({"state_dict": state, "hyper_parameters": options, "epoch": 3}, source)
+    alone = tmp_path / "options.ckpt"
+    torch.save(options, alone)
+    monkeypatch.delitem(sys.modules, trainer.__name__)
+
+    found = torch_sources.tensors_of("torch_state_dict", source)
+
+    assert formats.sniff(source).format == "torch_state_dict"
+    assert set(found) == set(state)
+    assert all(torch.equal(found[key], tensor) for key, tensor in state.items())
+    with pytest.raises(Refused, match="no weights in the file; it holds: a Python object"):
+        torch_sources.tensors_of("torch_state_dict", alone)
