@@ -25,6 +25,8 @@ import keras  # reads the backend's name while it is imported
 import torch
 from typing_extensions import override
 
+# Names that Keras 2 and Keras 3 give to what they keep in a file of weights.
+_LAYERS: Final = {"layer_names", "layers", "_layer_checkpoint_dependencies", "vars"}
 _WAY_OUT: Final = (
     "Where it was trained, export it: model.export('model.onnx', format='onnx'), and upload that."
 )
@@ -44,8 +46,10 @@ class Inference(torch.nn.Module):
         return dict(zip(output_names(self.model), _listed(answer), strict=True))
 
 
-def open_source(opening: Opening) -> tuple[tuple[TensorSpec, ...], TorchSource]:
-    """The described inputs, else the model's own, and what runs and exports it."""
+def open_source(
+    opening: Opening,
+) -> tuple[tuple[TensorSpec, ...], TorchSource, dict[str, list[Any]]]:
+    """The described inputs, else the model's own; what runs and exports it; values to draw."""
     model = load(opening.path, opening.module)
     own = inputs_of(model)
     inputs = opening.inputs or own
@@ -61,7 +65,20 @@ def open_source(opening: Opening) -> tuple[tuple[TensorSpec, ...], TorchSource]:
     given = {spec.name for spec in inputs}
     order = tuple(spec.name for spec in (own if names == given else inputs))
     module = Inference(model).eval()
-    return inputs, TorchSource("keras", module, order)
+    return inputs, TorchSource("keras", module, order), _ranges(model, own, order)
+
+
+def _ranges(model: Any, own: Sequence[TensorSpec], order: Sequence[str]) -> dict[str, list[Any]]:
+    """Numbers of tokens that the embedding behind an input knows."""
+    found: dict[str, list[Any]] = {}
+    for layer in model.layers:
+        size = getattr(layer, "input_dim", None)
+        given = getattr(layer, "input", None)
+        if type(layer).__name__ == "Embedding" and size and hasattr(given, "name"):
+            for spec, name in zip(own, order, strict=True):
+                if spec.name == given.name:
+                    found[name] = [0.0, float(size - 1)]
+    return found
 
 
 def proposal(path: Path) -> Json:
@@ -121,13 +138,19 @@ def load(path: Path, module: ModuleSource) -> Any:
 def _refuse_weights_only(path: Path) -> None:
     try:
         with h5py.File(path, "r") as file:
-            whole = "model_config" in file.attrs
+            whole, weights = "model_config" in file.attrs, bool(_LAYERS & {*file, *file.attrs})
     except (OSError, RuntimeError, ValueError) as error:
         raise Refused(
             "keras_damaged",
             f"The HDF5 file cannot be read: {str(error)[:300]}",
             "It is probably cut off: save the model again and upload it once more.",
         ) from error
+    if not whole and not weights:
+        raise Refused(
+            "not_a_model",
+            "The HDF5 file holds data, but no model and no weights of Keras.",
+            "Save the model with model.save('model.keras') and upload that.",
+        )
     if not whole:
         raise Refused(
             "weights_only",
