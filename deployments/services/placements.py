@@ -192,6 +192,8 @@ class _Deploy:
         def progress(done: int, total: int) -> None:
             self.run.progress(0.1 + 0.4 * done / max(total, 1), "Placing files")
 
+        # The node's lock is ours: what lies in staging is a killed attempt's, and may be gigabytes.
+        repository.clean(self.root, older_than_s=0.0, now=time.time())
         with node_files(self.placement) as parts:
             self.run.checkpoint(placing=True)
             try:

@@ -98,6 +98,10 @@ def placed(root: Path, name: str, number: int = 1) -> set[str]:
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
+def staged(root: Path) -> list[Path]:
+    return list((root.parent / repository.STAGING).iterdir())
+
+
 def test_graph_and_weights_are_placed_served_restored_and_taken_off_together(
     live_fleet: Fleet, run_jobs: Jobs, client: TritonClient, name: str, tmp_path: Path
 ) -> None:
@@ -151,6 +155,7 @@ def test_a_worker_killed_while_it_places_leaves_nothing_and_the_next_finishes(
     )
     assert killed.returncode == -signal.SIGKILL
     assert placed(root, name) == set()
+    assert staged(root) != []
     Job.objects.filter(pk=job.pk).update(lease_until=job.created_at)
     assert sweep()[0] == 1
     run_job(str(job.pk), HANDLERS["deploy"])
@@ -158,6 +163,7 @@ def test_a_worker_killed_while_it_places_leaves_nothing_and_the_next_finishes(
     assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2), job.error_message
     assert deployment.placements.get().state == PlacementState.READY
     assert placed(root, name) == PARTS
+    assert staged(root) == []
 
 
 def test_weights_that_are_not_those_that_were_signed_never_reach_a_node(
