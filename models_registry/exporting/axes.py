@@ -33,6 +33,19 @@ class Trial:
     outputs: list[tuple[str, Array]]
 
 
+_OTHER_TYPE: Final = (
+    "same dtype",
+    "expected scalar type",
+    "scalar types",
+    "Input type",
+    "but got FloatTensor",
+    "torch.FloatTensor instead",
+    "torch.DoubleTensor instead",
+    "torch.LongTensor instead",
+    "Unexpected input data type",
+)
+
+
 def first_run(
     run: Run,
     specs: Sequence[TensorSpec],
@@ -44,7 +57,7 @@ def first_run(
     `known` are values that the file itself shows to be worth drawing, by input.
     `Refused` with the model's own first complaint when nothing that was tried runs.
     """
-    complaint = ""
+    complaint = words = ""
     worth: dict[str, Any] = dict(known or {})
     for sizes, tried in itertools.islice(_candidates(specs, sample), _MAX_TRIES):
         ranges = tried | worth
@@ -55,6 +68,7 @@ def first_run(
             raise
         except Exception as error:  # noqa: BLE001 - any complaint of the model means: try the next
             complaint = complaint or f"{type(error).__name__}: {_last_line(error)}"
+            words = words or str(error)
             if sample is not None:
                 break
     shapes = ", ".join(f"{spec.name} {spec.dtype} {list(spec.shape)}" for spec in specs)
@@ -63,10 +77,26 @@ def first_run(
         f"The model does not run on {'the sample' if sample is not None else 'inputs'} of "
         "the described shape "
         f"({shapes}): {complaint}"[:900],
-        "Correct the inputs' shapes and data types, give min and max for integer inputs "
-        "(numbers of "
-        "tokens or categories), or upload a sample.",
+        _mend(words),
         "/inputs",
+    )
+
+
+def _mend(complaint: str) -> str:
+    """What to do about the model's own words."""
+    if "'CUDA' backend" in complaint or "CUDA enabled" in complaint or "NVIDIA" in complaint:
+        return (
+            "The model names a GPU: it was traced or built there. Move it to the CPU first "
+            "(model.cpu()), make its own tensors on x.device, and save it again."
+        )
+    if any(words in complaint for words in _OTHER_TYPE):
+        return (
+            "An input has another data type than the model's weights: describe it as the model "
+            "takes it (FP32 for most, INT64 for numbers of tokens or categories)."
+        )
+    return (
+        "Correct the inputs' shapes and data types, give min and max for integer inputs (numbers "
+        "of tokens or categories), or upload a sample."
     )
 
 

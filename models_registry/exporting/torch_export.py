@@ -23,7 +23,8 @@ from models_registry.exporting.harness import Reporter, is_memory_error
 from models_registry.exporting.module_source import Code
 from models_registry.exporting.protocol import INLINE_BYTES, Refused, TensorSpec
 from models_registry.exporting.sampling import Feeds
-from models_registry.exporting.torch_sources import TORCH_EXPORT, TORCHSCRIPT, Flat, TorchSource
+from models_registry.exporting.torch_outputs import Flat
+from models_registry.exporting.torch_sources import TORCH_EXPORT, TORCHSCRIPT, TorchSource
 from models_registry.rules import opsets, tensors
 
 FALLBACK_OPSET: Final = 18
