@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import onnxruntime
 import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state
+from pytest_django import Settings
 
+from models_registry.checks import triton_release_is_known
 from models_registry.rules import contributed_operators, opsets
 
 
@@ -70,3 +74,11 @@ def test_newer_releases_never_load_less() -> None:
 
     assert [limit.opset for limit in limits] == sorted(limit.opset for limit in limits)
     assert [limit.ir_version for limit in limits] == sorted(limit.ir_version for limit in limits)
+
+
+def test_the_site_s_own_release_has_to_be_in_the_table(settings: Settings) -> None:
+    assert triton_release_is_known(None) == []
+    settings.CONFIG = replace(settings.CONFIG, triton_release="31.01")
+    [fault] = triton_release_is_known(None)
+    assert "31.01" in fault.msg
+    assert "24.10" in str(fault.hint)

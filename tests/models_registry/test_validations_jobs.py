@@ -209,3 +209,26 @@ def test_bytes_of_the_source_lost_from_the_storage_fail_the_job_and_not_the_mode
     job = Job.objects.get(pk=version.export_job_id)
     assert (job.state, job.error_code) == (JobState.FAILED, "artifact_missing")
     assert version.state == VersionState.UPLOADED
+
+
+def test_a_frozen_batch_is_served_as_it_is_though_a_free_one_was_described() -> None:
+    import torch
+
+    class Frozen(torch.nn.Module):
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            return features.reshape(4, 10).sum(1, keepdim=True)
+
+    buffer = io.BytesIO()
+    torch.jit.save(torch.jit.trace(Frozen().eval(), torch.zeros(4, 10)), buffer)
+
+    version = run_jobs(
+        create(factories.people(), buffer.getvalue(), inputs=[FEATURES], outputs=[SCORE])
+    )
+
+    assert version.state == VersionState.VALIDATED, version.rejection
+    assert version.report is not None
+    assert version.report["verdict"] == "warning"
+    assert "fixed at 4" in version.facts["warnings"][0]
+    assert version.config is not None
+    config = triton_config.parse(artifacts.read_bytes(version.config).decode())
+    assert (config.max_batch_size, list(config.input[0].dims)) == (0, [4, 10])
