@@ -179,7 +179,7 @@ def test_a_sandbox_gets_room_for_the_model_and_not_the_machine(
     plain = sandbox_limits.limits_for({"source": small})
     assert (plain.memory_bytes, plain.wall_seconds) == (4 * GIB, 600.0)
     large = sandbox_limits.limits_for({"source": small, "beside/weights": weights})
-    assert large.memory_bytes == pytest.approx(9.5 * GIB, rel=1e-6)
+    assert large.memory_bytes == pytest.approx(10.5 * GIB, rel=1e-6)
     assert (large.wall_seconds, large.file_bytes) == (1200.0, pytest.approx(5 * GIB))
     assert large.disk_bytes > 10 * GIB
     settings.CONFIG = _with_memory(settings.CONFIG, 2048)
