@@ -27,8 +27,8 @@ def limits_for(files: Mapping[str, Path], *, base: Limits | None = None) -> Limi
     """
     base = base or Limits()
     size = model_bytes(files)
-    # What lies in the graph's own message is parsed by Python and by the checker as well: validating
-    # 0.9 GiB of it took 4.3 GiB.
+    # What lies in the graph's own message is parsed by Python and by the checker as well:
+    # validating 0.9 GiB of it took 4.3 GiB.
     wanted = 3 * size + 2 * min(size, protocol.INLINE_BYTES) + GIB
     more_seconds = int(SECONDS_PER_GIB * size / GIB)
     return replace(
