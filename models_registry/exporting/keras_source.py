@@ -74,9 +74,10 @@ def _ranges(model: Any, own: Sequence[TensorSpec], order: Sequence[str]) -> dict
     for layer in model.layers:
         size = getattr(layer, "input_dim", None)
         given = getattr(layer, "input", None)
-        if type(layer).__name__ == "Embedding" and size and hasattr(given, "name"):
+        known = getattr(given, "name", None)
+        if type(layer).__name__ == "Embedding" and size and known is not None:
             for spec, name in zip(own, order, strict=True):
-                if spec.name == given.name:
+                if spec.name == known:
                     found[name] = [0.0, float(size - 1)]
     return found
 

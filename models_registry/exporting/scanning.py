@@ -329,8 +329,9 @@ def _look_at_pickles(reader: Reader, name: str, found: Findings, *, certain: boo
 
 
 def _is_pickle(reader: Reader) -> bool:
-    head = reader.peek(2)
-    return len(head) == 2 and head[0] == 0x80 and head[1] <= 5
+    # The third byte is an opcode, and 0 is none: the length of a safetensors header can be 0x80.
+    head = reader.peek(3)
+    return len(head) == 3 and head[0] == 0x80 and head[1] <= 5 and head[2] != 0
 
 
 def _kept(reader: Reader, name: str) -> IO[bytes]:

@@ -82,8 +82,9 @@ def assemble(
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in own)
     seen = _seen(model, own, feeds, path)
     del model.graph.output[:]
+    keep_double = any(spec.dtype == "FP64" for spec in inputs)
     for name, wanted, (_, answer) in zip(names, own, answers, strict=True):
-        _after(model, wanted, seen[wanted], answer, name)
+        _after(model, wanted, seen[wanted], answer, name, keep_double)
     onnx.save_model(model, str(path))
 
 
@@ -158,7 +159,9 @@ def _seen(model: onnx.ModelProto, own: Sequence[str], feeds: Feeds, path: Path) 
     return dict(zip(own, session.run(used), strict=True))
 
 
-def _after(model: onnx.ModelProto, own: str, given: Array, answer: Array, name: str) -> None:
+def _after(
+    model: onnx.ModelProto, own: str, given: Array, answer: Array, name: str, keep_double: bool
+) -> None:
     """Nodes from one inner output to the outer one, in the framework's shape and kind."""
     graph = model.graph
     current = own
@@ -200,8 +203,10 @@ def _after(model: onnx.ModelProto, own: str, given: Array, answer: Array, name: 
             f"The converter gives “{name}” as {given.dtype} where the framework answers text.",
             "Train the classifier with labels that are whole numbers or text, all of one kind.",
         )
+    wide = given.dtype == np.float64 and keep_double
+    if given.dtype == np.float64 and kind == "f" and not wide:
+        add("Cast", to=TensorProto.FLOAT)
     graph.node.append(helper.make_node("Identity", [current], [name], name=f"to_{name}"))
-    wide = given.dtype == np.float64
     element = {"i": TensorProto.INT64, "O": TensorProto.STRING}.get(
         kind, TensorProto.DOUBLE if wide else TensorProto.FLOAT
     )

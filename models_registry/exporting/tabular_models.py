@@ -162,6 +162,7 @@ def estimator_model(
     estimator: Any, notes: tuple[str, ...] = (), versions: tuple[str, ...] = ()
 ) -> EstimatorModel:
     """An object out of a pickle as a model. `Refused` when it is not a fitted one."""
+    estimator = _only_one(estimator)
     while hasattr(estimator, "best_estimator_"):
         estimator = estimator.best_estimator_
     if not hasattr(estimator, "predict") and not hasattr(estimator, "transform"):
@@ -185,6 +186,29 @@ def estimator_model(
         sound = tuple(replace(column, missing=False) for column in table.columns)
         model = replace(model, table=replace(table, columns=sound))
     return model
+
+
+def _only_one(value: Any) -> Any:
+    """The estimator in a dictionary or list that holds just one; else the value itself."""
+    parts = {}
+    if isinstance(value, dict):
+        parts = {str(key): part for key, part in value.items()}
+    elif isinstance(value, list | tuple):
+        parts = {str(index): part for index, part in enumerate(value)}
+    found = {
+        key: part
+        for key, part in parts.items()
+        if hasattr(part, "predict") or hasattr(part, "transform")
+    }
+    if len(found) > 1:
+        listed = ", ".join(f"{key} ({type(part).__name__})" for key, part in found.items())
+        raise Refused(
+            "several_models",
+            f"The file holds several fitted objects: {listed[:300]}.",
+            "Put them into one sklearn.pipeline.Pipeline, in the order that they are used in, and "
+            "save that; or save each one in a file of its own.",
+        )
+    return next(iter(found.values()), value)
 
 
 def _text_notes(estimator: Any) -> tuple[str, ...]:

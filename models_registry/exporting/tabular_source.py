@@ -18,12 +18,14 @@ from models_registry.exporting import (
     harness,
     module_source,
     protocol,
+    sampling,
     scanning,
     tabular_assembly,
     tabular_skops,
 )
 from models_registry.exporting.protocol import Json, ModuleSource, Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
+from models_registry.exporting.sessions import Session
 from models_registry.exporting.sources import Opening, Wanted
 from models_registry.exporting.tabular_columns import Column, Table
 from models_registry.exporting.tabular_models import Answers, Model, Rows
@@ -32,6 +34,9 @@ from models_registry.rules import opsets, tensors
 FEATURES: Final = "features"
 _MISSING_SHARE: Final = 0.15
 _SINGLE: Final = {"FP64": "FP32"}
+_DOUBLE: Final = {"FP32": "FP64"}
+_TRIED_ROWS: Final = 64
+Initial = list[tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +65,51 @@ class TabularSource:
         opset = min(wanted.opset, tabular_assembly.NEWEST_OPSET)
         initial = self._initial()
         notes = list(self.model.warnings)
+        single = [(name, _SINGLE.get(dtype, dtype), width) for name, dtype, width in initial]
+        double = [(name, _DOUBLE.get(dtype, dtype), width) for name, dtype, width in initial]
         try:
             core = self._written(path, wanted, initial, opset)
         except Refused:
-            single = [(name, _SINGLE.get(dtype, dtype), width) for name, dtype, width in initial]
             if single == initial:
                 raise
             core = self._written(path, wanted, single, opset)
             notes.append(
                 "The graph computes in single precision: one of its operators has no other form."
             )
+        else:
+            if initial == single != double and not self._agrees(path):
+                core, note = self._in_double(path, wanted, (single, double), opset)
+                notes += note
         if opset < wanted.opset:
             notes.append(f"The graph has opset {opset}: the converter knows no newer one.")
         return f"{tabular_assembly.exporter(core)}, opset {opset}", notes
+
+    def _agrees(self, path: Path) -> bool:
+        """Whether graph and framework give drawn rows the same answers, as validation will ask."""
+        sizes = dict.fromkeys(tensors.free_names(self.inputs), _TRIED_ROWS)
+        feeds = sampling.feeds_for(self.inputs, sizes, (0, 0), self.ranges)
+        session = Session(path, seconds=60.0)
+        given = session.run({name: feeds[name] for name in session.inputs})
+        return all(
+            np.allclose(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True)
+            for ours, (_, theirs) in zip(given, self.run(feeds), strict=True)
+            if theirs.dtype.kind == "f"
+        )
+
+    def _in_double(
+        self, path: Path, wanted: Wanted, forms: tuple[Initial, Initial], opset: int
+    ) -> tuple[onnx.ModelProto, list[str]]:
+        """The graph in double precision where that agrees, else in single again."""
+        single, double = forms
+        try:
+            core = self._written(path, wanted, double, opset)
+            if self._agrees(path):
+                return core, [
+                    "The graph computes in double precision: in single its answers would be others."
+                ]
+        except Refused:
+            wanted.reporter.log("There is no form in double precision", "warning")
+        return self._written(path, wanted, single, opset), []
 
     def _written(
         self, path: Path, wanted: Wanted, initial: list[tuple[str, str, int]], opset: int

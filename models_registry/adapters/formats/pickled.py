@@ -42,8 +42,8 @@ TORCH_LEGACY: Final = bytes.fromhex("8a0a6cfc9c46f9206aa85019")
 
 def looks_like_pickle(head: bytes) -> bool:
     """Protocol 2 and later say so in their first bytes; 0 and 1 begin with an import."""
-    if head[:1] == b"\x80" and len(head) > 1 and 2 <= head[1] <= 5:
-        return True
+    if head[:1] == b"\x80" and len(head) > 2 and 2 <= head[1] <= 5:
+        return head[2] != 0  # no opcode; the length of a safetensors header may begin like this
     return _PROTOCOL_0.match(head) is not None
 
 
