@@ -209,7 +209,6 @@ def _sequence() -> onnx.ModelProto:
         (lambda folder: save(_sequence(), folder), "output_not_a_tensor", "“s” is a"),
         (lambda folder: save(plain(opset=99), folder), "opset_too_new", "7 to 21"),
         (model_files.outside, "external_data_unsafe", "etc/hostname"),
-        (model_files.evil_tar, "archive_unsafe", "PWNED"),
     ],
 )
 def test_a_bad_onnx_file_is_refused_with_a_reason(

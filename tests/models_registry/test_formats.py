@@ -122,6 +122,7 @@ XGBOOST = b'{"learner":{"attributes":{},"feature_names":[]},"version":[3,2,0]}'
         (_bytes(bytes(range(128, 256)) * 4), "unknown", False),
         (model_files.zip_bomb, "archive_bomb", False),
         (model_files.evil_zip, "archive_unsafe", False),
+        (model_files.evil_tar, "archive_unsafe", False),
         (_bytes(b"PK\x03\x04" + bytes(60)), "archive_damaged", False),
     ],
 )
