@@ -96,13 +96,15 @@ def _names(spec: TensorSpec) -> list[str]:
 def renamed(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     """Free axes that an exporter numbered get the name that they probably have."""
     proposed = dict(zip([spec.name for spec in specs], opened_axes(specs), strict=True))
-    words: dict[str, str] = {}
+    words: dict[str, set[str]] = {}
     for spec in specs:
         for name, better in zip(spec.dims, proposed[spec.name].dims, strict=True):
             if name and _MEANINGLESS.fullmatch(name):
-                words.setdefault(name, better)
+                words.setdefault(name, set()).add(better)
+    # An axis that would be called differently in two inputs keeps its neutral name.
+    agreed = {name: found.pop() for name, found in words.items() if len(found) == 1}
     return tuple(
-        replace(spec, dims=tuple(words.get(name, name) for name in spec.dims)) for spec in specs
+        replace(spec, dims=tuple(agreed.get(name, name) for name in spec.dims)) for spec in specs
     )
 
 

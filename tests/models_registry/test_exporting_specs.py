@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from models_registry.exporting import protocol, samples, sampling
+from models_registry.exporting.proposing import renamed
 from models_registry.exporting.protocol import Refused, TensorSpec
 from models_registry.rules import tensors
 
@@ -207,3 +209,35 @@ def test_a_sample_is_never_unpickled(tmp_path: Path) -> None:
         samples.read(path, tensors.parse([{"name": "x", "dtype": "FP32", "shape": [-1]}]))
 
     assert caught.value.refusal.code == "sample_invalid"
+
+
+def test_axes_that_an_exporter_numbered_get_the_name_that_they_probably_have() -> None:
+    image = TensorSpec("image", "FP32", (-1, 3, -1, -1), ("unk__1", "", "dim_2", "dim_3"))
+    ids = TensorSpec("ids", "INT64", (-1, -1), ("unk__1", "dim_1"))
+    state = TensorSpec("state", "FP32", (2, -1, 8), ("", "dim_1", ""))
+
+    assert renamed([image])[0].dims == ("batch", "", "height", "width")
+    assert renamed([ids])[0].dims == ("batch", "sequence")
+    assert renamed([replace(ids, dims=("rows", "words"))])[0].dims == ("rows", "words")
+    tied = [spec.dims for spec in renamed([replace(ids, dtype="FP32"), state])]
+    assert tied == [("batch", "dim_1"), ("", "dim_1", "")]
+
+
+def test_a_sample_of_inputs_that_nobody_described_shows_their_types(tmp_path: Path) -> None:
+    path = tmp_path / "sample.json"
+    path.write_text(json.dumps({"ids": [[1, 2]], "x": [[0.5]], "words": [["a"]]}))
+    plain = {
+        name: array.dtype.kind + str(array.ndim) for name, array in samples.arrays(path).items()
+    }
+    request = [{"name": "x", "datatype": "FP64", "shape": [1, 2], "data": [1, 2]}]
+    path.write_text(json.dumps({"inputs": request}))
+    archive = tmp_path / "sample.npz"
+    np.savez(archive, x=np.zeros((2, 3)), flag=np.array(True))
+
+    assert plain == {"ids": "i2", "x": "f2", "words": "O2"}
+    assert samples.arrays(path)["x"].dtype == np.float64
+    kinds = {name: array.dtype.name for name, array in samples.arrays(archive).items()}
+    assert kinds == {"x": "float64", "flag": "bool"}
+    path.write_text("[1, 2]")
+    with pytest.raises(Refused, match="not a JSON object"):
+        samples.arrays(path)
