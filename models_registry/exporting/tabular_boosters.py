@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -104,11 +105,36 @@ def open_lightgbm(path: Path) -> BoosterModel:
     """A model that Booster.save_model wrote."""
     import lightgbm  # needed for its own files only
 
+    text = path.read_bytes()
+    _refuse_cut(text)
     try:
-        booster = lightgbm.Booster(model_str=path.read_text("utf-8"))
+        booster = lightgbm.Booster(model_str=text.decode("utf-8"))
     except (lightgbm.basic.LightGBMError, UnicodeDecodeError, ValueError) as error:
         raise _damaged("LightGBM", error, "booster.save_model('model.txt')") from error
     return _of_lightgbm(booster)
+
+
+def _refuse_cut(text: bytes) -> None:
+    """`Refused` unless all trees are there: LightGBM ends the process where one is not.
+
+    The header says how many bytes each tree takes (gbdt_model_text.cpp, "tree_sizes").
+    """
+    text = text.replace(b"\r\n", b"\n")
+    header, _, _ = text.partition(b"\nTree=")
+    sizes = re.search(rb"\ntree_sizes=([0-9 ]*)", header)
+    place = len(header) + 1
+    whole = sizes is None or b"\nend of trees" in text
+    for size in sizes.group(1).split() if sizes else ():
+        whole = whole and text.startswith(b"Tree=", place)
+        place += int(size)
+    if b"\nparameters:" in text:
+        whole = whole and b"\nend of parameters" in text
+    if not whole:
+        raise _damaged(
+            "LightGBM",
+            ValueError("it ends before its last tree"),
+            "booster.save_model('model.txt')",
+        )
 
 
 def _of_lightgbm(booster: Any) -> BoosterModel:

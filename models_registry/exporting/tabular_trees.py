@@ -18,6 +18,7 @@ import numpy as np
 
 from models_registry.exporting.protocol import Refused
 
+_NO_END: Final = 1e30  # beyond it a threshold only separates what is missing
 _WAY_OUT: Final = (
     "Train it with tree boosters (gbtree, dart or gbdt) and one of the usual objectives, or export "
     "it to ONNX yourself and upload that."
@@ -113,7 +114,7 @@ class Ensemble:
         """For each feature a low and a high end around its thresholds."""
         low, high = [math.inf] * self.features, [-math.inf] * self.features
         for feature, mode, value in zip(self.feature, self.mode, self.value, strict=True):
-            if mode != "LEAF" and feature < self.features and math.isfinite(value):
+            if mode != "LEAF" and feature < self.features and abs(value) < _NO_END:
                 low[feature] = min(low[feature], value)
                 high[feature] = max(high[feature], value)
         for index in range(self.features):
@@ -365,5 +366,6 @@ def at_most(value: float) -> float:
     >>> at_most(0.1) <= 0.1 < float(np.float32(0.1))
     True
     """
-    near = np.float32(value)
+    with np.errstate(over="ignore"):  # LightGBM writes 1e300 where it means the end
+        near = np.float32(value)
     return float(near if float(near) <= value else np.nextafter(near, np.float32(-np.inf)))
