@@ -17,8 +17,9 @@ from models_registry.rules import tensors
 Run = Callable[[Feeds], list[tuple[str, Array]]]
 
 _BATCHES: Final = (2, 1, 4, 8, 3, 16, 32, 5, 6, 10, 64, 128)
-_OTHERS: Final = (8, 16, 32, 64, 128, 224, 1, 4)
+_OTHERS: Final = (8, 16, 32, 64, 128, 224, 1, 4, 512, 256)
 _MAX_TRIES: Final = 96
+_OTHER_VALUES: Final = 3
 # Loose: only to tell a size that works from one that gives garbage. Equivalence is judged later.
 _RTOL, _ATOL = 1e-2, 1e-3
 
@@ -292,6 +293,7 @@ def _outputs(
                         previous = moved.get((label, axis), name if follows else "")
                         same = follows and previous == name
                         moved[label, axis] = name if same else f"{label}_dim_{axis}"
+    moved |= _moved_by_values(exported, specs, trial, seen)
     return tuple(
         TensorSpec(
             label,
@@ -301,6 +303,29 @@ def _outputs(
         )
         for label, array in seen
     )
+
+
+def _moved_by_values(
+    exported: Run, specs: Sequence[TensorSpec], trial: Trial, seen: Sequence[tuple[str, Array]]
+) -> dict[tuple[str, int], str]:
+    """Axes whose size depends on what the inputs hold (Loop, NonZero, a number of boxes)."""
+    moved: dict[tuple[str, int], str] = {}
+    for turn in range(1, _OTHER_VALUES + 1):
+        feeds = sampling.feeds_for(specs, trial.sizes, (turn, 0), trial.ranges)
+        try:
+            answers = exported(feeds)
+        except (Refused, MemoryError):
+            raise
+        except Exception:  # noqa: BLE001, S112 - values that the model refuses say nothing of sizes
+            continue
+        for (label, before), (_, after) in zip(seen, answers, strict=True):
+            if before.ndim == after.ndim:
+                moved |= {
+                    (label, axis): f"{label}_dim_{axis}"
+                    for axis in range(before.ndim)
+                    if before.shape[axis] != after.shape[axis]
+                }
+    return moved
 
 
 def kserve_dtype(array: Array) -> str:

@@ -52,6 +52,35 @@ def _trains(node: onnx.NodeProto) -> bool:
     return len(given_back) == _TRAINING_BATCH_NORM_OUTPUTS
 
 
+def compared_numbers(model: onnx.ModelProto) -> dict[str, list[float]]:
+    """The range worth drawing for lone integer inputs that the graph compares with a constant.
+
+    A sampling rate or a mode is such an input: most other numbers lead into a branch that fails.
+    """
+    lone = {
+        spec.name
+        for spec in onnx_files.inputs(model)
+        if spec.dtype in tensors.INTEGERS and all(size == 1 for size in spec.shape)
+    }
+    constants = {tensor.name: tensor for tensor in model.graph.initializer} | {
+        node.output[0]: attribute.t
+        for node in model.graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.HasField("t")
+    }
+    found: dict[str, list[float]] = {}
+    for node in model.graph.node:
+        if node.op_type != "Equal":
+            continue
+        for name, other in (tuple(node.input), tuple(reversed(node.input))):
+            if name in lone and other in constants and name not in found:
+                value = numpy_helper.to_array(constants[other])
+                if value.size == 1:
+                    found[name] = [float(value.item())] * 2
+    return found
+
+
 def random_answers(model: onnx.ModelProto, run: axes.Run, feeds: Feeds) -> list[str]:
     """A sentence when the graph draws random numbers that no answer shows.
 

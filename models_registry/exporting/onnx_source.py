@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from models_registry.exporting import (
+    axes,
     graph_findings,
     lowering,
     onnx_files,
@@ -21,6 +22,7 @@ from models_registry.exporting.protocol import MODEL_DATA, Refused, TensorSpec
 from models_registry.exporting.sampling import Array, Feeds
 from models_registry.exporting.sessions import Session
 from models_registry.exporting.sources import Opening, Wanted
+from models_registry.rules import tensors
 
 _LARGE_BYTES: Final = 256 * 1024**2
 
@@ -59,6 +61,7 @@ def to_export(opening: Opening) -> OnnxSource:
     operators.check(model, opening.target)
     graph_findings.refuse_training(model)
     specs = _described(onnx_files.inputs(model), opening.inputs, onnx_files.without_shape(model))
+    ranges = graph_findings.compared_numbers(model)
     path = WORK / protocol.MODEL
     if not mended and not elsewhere and origin.stat().st_size <= opening.inline_bytes:
         shutil.copyfile(origin, path)
@@ -68,9 +71,33 @@ def to_export(opening: Opening) -> OnnxSource:
     shutil.rmtree(WORK / "unpacked", ignore_errors=True)
     onnx_files.checked(path, opening.target)
     session = Session(path, seconds=opening.seconds, lean=_is_large(path))
-    return OnnxSource(
-        specs, session, notes=(*mended, *_unused(origin, elsewhere)), mended=bool(mended)
+    found = OnnxSource(
+        specs, session, ranges, notes=(*mended, *_unused(origin, elsewhere)), mended=bool(mended)
     )
+    return found if opening.inputs else _with_states(found)
+
+
+def _with_states(source: OnnxSource) -> OnnxSource:
+    """The same, the one free axis of a recurrent state taken for the batch where that runs.
+
+    Nobody named the axes of such a file; a state is [layers, batch, width].
+    """
+    batch = tensors.batch_name(source.inputs)
+    renamed = tuple(_as_state(spec, batch) if batch else spec for spec in source.inputs)
+    if renamed == source.inputs:
+        return source
+    try:
+        axes.first_run(source.run, renamed, None, source.ranges)
+    except Refused:
+        return source
+    return replace(source, inputs=renamed)
+
+
+def _as_state(spec: TensorSpec, batch: str) -> TensorSpec:
+    free = [axis for axis, name in enumerate(spec.dims) if name]
+    if len(spec.shape) < 3 or len(free) != 1 or spec.dims[free[0]] != f"dim_{free[0]}":
+        return spec
+    return replace(spec, dims=tuple(batch if name else "" for name in spec.dims))
 
 
 def reference(opening: Opening) -> OnnxSource:

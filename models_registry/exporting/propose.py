@@ -9,7 +9,7 @@ so that axes which are proposed as free are free.
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from models_registry.exporting import (

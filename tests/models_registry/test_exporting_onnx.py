@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from models_registry.adapters import sandbox
 from models_registry.exporting.protocol import ProposeRequest
@@ -134,6 +134,47 @@ def test_a_false_declaration_is_corrected_and_said(tmp_path: Path) -> None:
     assert "[-1, 7]" in facts.warnings[0]
     written = onnx.load(result.outputs["model.onnx"])
     assert written.graph.output[0].type.tensor_type.shape.dim[1].dim_value == 2
+
+
+def test_a_size_that_depends_on_values_is_free(tmp_path: Path) -> None:
+    nodes = [node("Range", ["zero", "n", "one"], ["y"])]
+    weights = {"zero": np.int64(0), "one": np.int64(1)}
+    integer = TensorProto.INT64
+    model = graph(nodes, [value("n", [], integer)], [value("y", [5], integer)], weights)
+
+    facts = facts_of(export(save(model, tmp_path), tmp_path / "box"))
+
+    assert axes(facts.outputs) == [("y", "INT64", (-1,), ("y_dim_0",))]
+
+
+def test_a_recurrent_model_is_taken_without_a_description(tmp_path: Path) -> None:
+    branch = [
+        helper.make_graph(
+            [node("Identity", ["sum"], [f"{name}_y"])], name, [], [value(f"{name}_y", None)]
+        )
+        for name in ("then", "else")
+    ]
+    branch[1].node[0].CopyFrom(node("Reshape", ["sum", "impossible"], ["else_y"]))
+    model = graph(
+        [
+            node("ReduceMean", ["x"], ["mean"], axes=[1]),
+            node("Add", ["mean", "state"], ["sum"]),
+            node("Equal", ["rate", "known"], ["same"]),
+            node("If", ["same"], ["y"], then_branch=branch[0], else_branch=branch[1]),
+        ],
+        [
+            value("x", [None, None]),
+            value("state", [2, None, 1]),
+            value("rate", [], TensorProto.INT64),
+        ],
+        [value("y", [2, None, None])],
+        {"known": np.int64(16_000), "impossible": np.array([7, 7, 7, 7], np.int64)},
+    )
+
+    facts = facts_of(export(save(model, tmp_path), tmp_path / "box"))
+
+    assert facts.ranges["rate"] == [16_000, 16_000]
+    assert [spec.dims for spec in facts.inputs] == [("batch", "dim_1"), ("", "batch", ""), ()]
 
 
 def test_external_data_is_merged(tmp_path: Path) -> None:
