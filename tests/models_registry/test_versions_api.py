@@ -48,6 +48,28 @@ def test_an_upload_becomes_a_version_with_a_job(dana: Caller) -> None:
     assert [v["number"] for v in listed] == [1]
 
 
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"\x80\x02csklearn.linear_model._logistic\nLogisticRegression\n)\x81.", "sklearn"),
+        (b"tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\n", "lightgbm"),
+        (b'{"learner":{"attributes":{}},"version":[3,2,0]}', "xgboost"),
+        (b"CBM1" + bytes(40), "catboost"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(64), "keras"),
+    ],
+    ids=["sklearn", "lightgbm", "xgboost", "catboost", "keras"],
+)
+def test_a_model_that_names_its_inputs_needs_no_description(
+    dana: Caller, data: bytes, kind: str
+) -> None:
+    factories.make_model()
+
+    made = dana.post("/models/fraud_detector/versions/", {"upload": dana.upload(data)})
+
+    assert made.status_code == 201, made.content
+    assert made.json()["source_format"] == kind
+
+
 def test_refusals_name_the_field(dana: Caller) -> None:
     factories.make_model()
     cases = [
