@@ -19,6 +19,7 @@ _TICK_S: Final = 0.2
 _MAX_LINE: Final = 1_000
 _MAX_LINES: Final = 2_000
 _KEPT: Final = 200
+_PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "HOME", "LANG", "TMPDIR", "CUDA", "NVIDIA", "TRT")
 
 Ending = Literal["ok", "failed", "timed_out", "cancelled"]
 
@@ -61,6 +62,8 @@ def run(
     child = subprocess.Popen(
         [str(program), *arguments],
         cwd=folder,
+        # It reads a stranger's file: what it needs to find its libraries and the GPU, no secret.
+        env={name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -25,7 +26,7 @@ _INTEGERS: Final = {
     for sign in ("", "U")
     for bits in (8, 16, 32, 64)
 }
-_LARGEST: Final = {"FP16": 65_504.0, "FP32": 3.4028235e38, "FP64": math.inf}
+_LARGEST: Final = {"FP16": 65_504.0, "FP32": 3.4028235e38, "FP64": sys.float_info.max}
 _WORDS: Final = ("NaN", "Infinity", "-Infinity")  # what JSON has no numbers for, as texts
 _KNOWN: Final = frozenset({"id", "inputs", "outputs", "parameters"})
 _OF_A_TENSOR: Final = frozenset({"name", "datatype", "shape", "data", "parameters"})
@@ -201,7 +202,8 @@ def _misfit(value: Any, datatype: str) -> str:
         if not isinstance(value, int):
             return f"{shown} is no whole number, as {datatype} has to be."
         return "" if low <= value <= high else f"{shown} is not within {low} to {high}."
-    if abs(value) > _LARGEST.get(datatype, math.inf) or not math.isfinite(float(value)):
+    # Compared as it is: a whole number may have more digits than any float.
+    if not abs(value) <= _LARGEST.get(datatype, sys.float_info.max):
         return f"{shown} is too large for {datatype}."
     return ""
 

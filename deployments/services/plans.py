@@ -25,6 +25,7 @@ from deployments.rules import tensorrt
 from models_registry.exporting import protocol
 from models_registry.exporting.protocol import ExportFacts
 from models_registry.models import ModelVersion, VersionState
+from models_registry.selectors.releases import find_environment
 from models_registry.services import artifacts
 from models_registry.services.sandboxed import work_folder
 from models_registry.services.versions import url_of
@@ -48,7 +49,7 @@ def request_plan(
     Without `node` it is the first ready GPU node (of `environment`). Where there is none, the row
     says so and has no job. The same request again gives the row that it made, until its job has
     ended without a plan. Raises Invalid (`operators_not_in_tensorrt` …), Conflict
-    (`version_not_validated`), NotFound for a node.
+    (`version_not_validated`), NotFound for a node or an environment.
     """
     require(actor, "plan.build")
     with transaction.atomic():
@@ -67,7 +68,7 @@ def request_plan(
         shapes = _profile(version, precision, workspace_mib)
         place, detail = _place(node, environment)
         profile = tensorrt.to_json(shapes, precision=precision, workspace_mib=workspace_mib)
-        known = _known(version, place, profile)
+        known = _known(version, place, profile, detail)
         if known is not None:
             return known
         plan = TensorRtPlan.objects.create(
@@ -215,21 +216,23 @@ def _place(name: str, environment: str) -> tuple[Node | None, str]:
             return node, f"Needs a GPU node: {node.name} has no GPU."
         return node, ""
     nodes = Node.objects.filter(state=NodeState.READY).exclude(gpus=[])
-    if environment:
-        nodes = nodes.filter(environments__name=environment)
-    found = nodes.order_by("name").first()
-    return found, "" if found else NEEDS_GPU
+    if not environment:
+        found = nodes.order_by("name").first()
+        return found, "" if found else NEEDS_GPU
+    where = find_environment(environment).name
+    found = nodes.filter(environments__name=where).order_by("name").first()
+    return found, "" if found else f"Needs a GPU node: no ready node of {where} has a GPU."
 
 
 def _known(
-    version: ModelVersion, node: Node | None, profile: dict[str, Any]
+    version: ModelVersion, node: Node | None, profile: dict[str, Any], detail: str
 ) -> TensorRtPlan | None:
-    """The row of the same request, while it still holds."""
+    """The row of the same request, while it still holds: a node may have got a GPU since."""
     same = TensorRtPlan.objects.filter(version=version, node=node, profile=profile)
     for plan in same.select_related("job"):
-        if plan.plan_id is not None or plan.job is None:
+        if plan.plan_id is not None or (plan.job is None and detail):
             return plan
-        if plan.job.state in (JobState.QUEUED, JobState.RUNNING):
+        if plan.job is not None and plan.job.state in (JobState.QUEUED, JobState.RUNNING):
             return plan
     return None
 

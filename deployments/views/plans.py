@@ -28,7 +28,9 @@ def plans_panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
             plan = request_plan(
                 version=version,
                 precision=request.POST.get("precision", tensorrt.FP16),
-                workspace_mib=int(workspace) if workspace.isdecimal() else 0,
+                workspace_mib=int(workspace)
+                if workspace.isdecimal() and len(workspace) < 10
+                else 0,
                 node=request.POST.get("node", ""),
                 actor=actor_of(request),
             )

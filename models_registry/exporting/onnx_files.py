@@ -22,6 +22,7 @@ from models_registry.rules import tensors
 
 KEEP_BESIDE_ABOVE: Final = protocol.INLINE_BYTES
 _MEMBERS: Final = 5_000
+_TENSORS: Final = 2_000
 _UNPACKED_BYTES: Final = 4 * 1024**3
 
 
@@ -71,7 +72,49 @@ def graph_of(path: Path) -> onnx.ModelProto:
         raise Refused(
             "onnx_empty", "The ONNX model has no operator at all.", "Export the model again."
         )
+    _refuse_unusable(model)
     return model
+
+
+def _refuse_unusable(model: onnx.ModelProto) -> None:
+    """`Refused` for more tensors, axes or letters than a caller, a page or Triton could use."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    values = [value for value in model.graph.input if value.name not in weights]
+    values += model.graph.output
+    if len(values) > _TENSORS:
+        raise Refused(
+            "too_many_tensors",
+            f"The model has {len(values):,} inputs and outputs; at most {_TENSORS:,} are served.",
+            "Join those of one data type into one tensor with an axis more (torch.stack, Concat).",
+        )
+    for value in values:
+        if not is_usable(value.name):
+            shown = repr(value.name[:40])
+            raise Refused(
+                "tensor_name_unusable",
+                f"An input or output is called {shown}: it has {len(value.name):,} characters or "
+                "some that cannot be seen.",
+                f"Give it a name of 1 to {tensors.MAX_NAME} printable characters.",
+            )
+        rank = len(value.type.tensor_type.shape.dim)
+        if rank > tensors.MAX_RANK:
+            raise Refused(
+                "too_many_axes",
+                f"“{value.name}” has {rank:,} axes; at most {tensors.MAX_RANK} can be served.",
+                "Reshape it inside the model.",
+            )
+    longest = max(len(node.op_type) for part in graphs(model.graph) for node in part.node)
+    if longest > tensors.MAX_NAME:
+        raise Refused(
+            "operator_name_too_long",
+            f"An operator's name has {longest:,} characters; at most {tensors.MAX_NAME} are taken.",
+            "Give the function a shorter name.",
+        )
+
+
+def is_usable(name: str) -> bool:
+    """Whether a tensor or an axis can be called so: what `rules.tensors` takes from people."""
+    return 0 < len(name) <= tensors.MAX_NAME and name.isprintable()
 
 
 def load(path: Path, *, keep_above: int = KEEP_BESIDE_ABOVE) -> onnx.ModelProto:
@@ -173,7 +216,7 @@ def _spec(value: onnx.ValueInfoProto, role: str) -> TensorSpec:
     for index, dim in enumerate(tensor.shape.dim):
         fixed = dim.HasField("dim_value") and dim.dim_value > 0
         shape.append(dim.dim_value if fixed else -1)
-        named = dim.dim_param if dim.dim_param.strip("? ") else ""
+        named = dim.dim_param if dim.dim_param.strip("? ") and is_usable(dim.dim_param) else ""
         name = named or (tensors.BATCH if index == 0 else f"dim_{index}")
         dims.append("" if fixed else name)
     return TensorSpec(value.name, dtype, tuple(shape), tuple(dims))

@@ -62,6 +62,7 @@ _ALIASES: Final[dict[str, str]] = {
 } | {numpy_name: name for name, (numpy_name, _) in DTYPES.items()}
 
 MAX_RANK: Final = 16
+MAX_NAME: Final = 256
 MAX_SIZE: Final = 2**31 - 1
 BATCH: Final = "batch"
 
@@ -131,8 +132,8 @@ def _one(document: Mapping[str, Any], at: str) -> TensorSpec:
     if unknown:
         raise SpecError(f"{at}/{min(unknown)}", "is not a field of a tensor")
     name = document.get("name")
-    if not isinstance(name, str) or not 0 < len(name) <= 256 or not name.isprintable():
-        raise SpecError(f"{at}/name", "give a name of 1 to 256 printable characters")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise SpecError(f"{at}/name", f"give a name of 1 to {MAX_NAME} printable characters")
     try:
         kind = dtype(str(document.get("dtype", "")))
     except ValueError as error:

@@ -69,6 +69,21 @@ def test_without_a_gpu_node_the_command_is_written_down_and_nothing_runs(
 
 
 @pytest.mark.django_db
+def test_what_was_only_written_down_is_built_once_the_node_has_a_gpu(fleet_rows: Fleet) -> None:
+    version = reported()
+    written = request_plan(version=version, node="local", actor=fleet_rows.sam)
+    elsewhere = request_plan(version=version, environment="staging", actor=fleet_rows.sam)
+    assert "no ready node of staging has a GPU" in elsewhere.detail
+    with pytest.raises(NotFound):
+        request_plan(version=version, environment="nowhere", actor=fleet_rows.sam)
+    Node.objects.update(gpus=[0])
+    asked = request_plan(version=version, node="local", actor=fleet_rows.sam)
+    assert asked.pk != written.pk
+    assert asked.job is not None
+    assert request_plan(version=version, node="local", actor=fleet_rows.sam).pk == asked.pk
+
+
+@pytest.mark.django_db
 def test_refusals_come_before_a_row(gpu: Fleet) -> None:
     version = reported()
     with pytest.raises(NotAllowed):
@@ -91,6 +106,7 @@ def test_a_gpu_node_builds_keeps_and_describes_the_plan(
 ) -> None:
     version = reported()
     on_path(monkeypatch, trtexec_double.install(tmp_path / "bin"))
+    monkeypatch.setenv("COVENANT_SECRET_KEY", "not for a program that reads a stranger's file")
     asked = request_plan(version=version, environment="production", actor=gpu.sam)
     assert (asked.job.queue, asked.job.subject) == ("node.local", "fraud_detector v1 on local")
     assert request_plan(version=version, actor=gpu.sam).pk == asked.pk
@@ -198,6 +214,7 @@ def test_the_api_and_the_page_show_the_command_and_its_state(fleet_rows: Fleet) 
     assert went.address == "/models/fraud_detector/versions/1/"
     assert TensorRtPlan.objects.filter(version=version).count() == 2
     refused = Visitor(sam)
-    refused.post(address, {"precision": "fp16", "workspace_mib": "lots"})
-    assert "cannot be asked for" in refused.said()
+    for words in ("lots", "9" * 5000):
+        refused.post(address, {"precision": "fp16", "workspace_mib": words})
+        assert "cannot be asked for" in refused.said()
     assert ModelVersion.objects.count() == 1

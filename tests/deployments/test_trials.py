@@ -76,6 +76,16 @@ def test_each_fault_is_pointed_at(document: Any, pointer: str, words: str) -> No
     assert words in found[pointer], found
 
 
+def test_a_number_with_more_digits_than_any_float_is_a_fault_of_the_request() -> None:
+    wide = Declared("x", "FP64", (-1,), ("batch",))
+    tensor = {"name": "x", "datatype": "FP64", "shape": [1], "data": [10**400]}
+    with pytest.raises(Invalid) as caught:
+        check_request({"inputs": [tensor]}, [wide])
+    assert "too large for FP64" in caught.value.errors[0].detail
+    [taken] = check_request({"inputs": [tensor | {"data": [1.7e308]}]}, [wide])
+    assert taken.data == (1.7e308,)
+
+
 def test_a_second_input_that_is_missing_or_given_twice_is_named() -> None:
     with pytest.raises(Invalid) as caught:
         check_request(body(), [FEATURES, NAMES])

@@ -13,6 +13,8 @@ from pathlib import Path
 PROGRAM = """#!{python}
 import os, pathlib, re, sys, time
 given = sys.argv[1:]
+if any(name.startswith(("COVENANT", "DATABASE", "REDIS")) for name in os.environ):
+    sys.exit("trtexec was given the settings of the console")
 print("&&&& RUNNING TensorRT.trtexec [TensorRT v{version}] [b26] # trtexec", *given, flush=True)
 if given == ["--help"]:
     print("=== Model Options ===")

@@ -13,7 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from models_registry.adapters import sandbox
-from models_registry.exporting.protocol import ProposeRequest
+from models_registry.exporting import onnx_files
+from models_registry.exporting.protocol import ProposeRequest, Refused
 from models_registry.rules import tensors
 from tests.models_registry import model_files
 from tests.models_registry.exporting_runs import answers, axes, export, facts_of
@@ -263,6 +264,47 @@ def test_a_bad_onnx_file_is_refused_with_a_reason(
     assert result.refusal.hint
     assert "/box/" not in result.refusal.message
     assert not model_files.MARKER.exists()
+
+
+def _crowded() -> onnx.ModelProto:
+    names = [f"y{number}" for number in range(2_000)]
+    nodes = [node("Relu", ["x"], [name]) for name in names]
+    return graph(nodes, [value("x", ["N", 5])], [value(name, ["N", 5]) for name in names])
+
+
+def _called(name: str, rank: int = 1) -> onnx.ModelProto:
+    shape = [f"a{axis}" for axis in range(rank)]
+    return graph([node("Relu", [name], ["y"])], [value(name, shape)], [value("y", shape)])
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "words"),
+    [
+        (_crowded(), "too_many_tensors", "2,001 inputs and outputs"),
+        (_called("x" * 257), "tensor_name_unusable", "257 characters"),
+        (_called("x\0y"), "tensor_name_unusable", "cannot be seen"),
+        (_called("x\u202ey"), "tensor_name_unusable", "cannot be seen"),
+        (_called("x", 17), "too_many_axes", "17 axes"),
+        (graph([node("R" * 257, ["x"], ["y"])], [value("x", [1])], [value("y", [1])]),
+         "operator_name_too_long", "257 characters"),
+    ],
+)  # fmt: skip
+def test_what_nobody_could_call_or_show_is_refused_before_anything_is_run(
+    tmp_path: Path, model: onnx.ModelProto, code: str, words: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        onnx_files.graph_of(save(model, tmp_path))
+    assert refused.value.refusal.code == code
+    assert words in refused.value.refusal.message
+    assert len(refused.value.refusal.message) < 300
+
+
+def test_the_longest_name_is_taken(tmp_path: Path) -> None:
+    found = onnx_files.inputs(onnx_files.graph_of(save(_called("x" * 256, 16), tmp_path)))
+    assert [len(spec.name) for spec in found] == [256]
+    odd = _called("x")
+    odd.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "b\u202e" * 500
+    assert onnx_files.inputs(odd)[0].dims == ("batch",)
 
 
 def test_an_inference_without_end_is_stopped(tmp_path: Path) -> None:
