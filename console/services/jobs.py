@@ -161,7 +161,7 @@ def finish(
     job.state = state
     job.finished_at = timezone.now()
     job.lease_until = None
-    job.error_code, job.error_message, job.error_hint = code, message, hint
+    job.error_code, job.error_message, job.error_hint = code[:64], message, hint
     job.result = result
     if state == JobState.SUCCEEDED:
         job.progress = 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import selectors
 import signal
@@ -35,6 +36,9 @@ _MAX_STDERR: Final = 16 * 1024
 _TICK_SECONDS: Final = 0.2
 _LEAST_FREE: Final = 512 * MIB
 _MAX_PROCESSES: Final = 32
+# What our own programs give; anything else was written by the model.
+_CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MAX_POINTER: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +239,7 @@ class Watch:
                 ending, answer = "crashed", {}
                 refusal = protocol.Refusal(
                     "output_missing",
-                    f"The program ended without a usable result ({error}).",
+                    f"The program ended without a usable result ({error.strerror or error}).",
                 )
         return SandboxResult(ending, answer, outputs, refusal, tail, usage)
 
@@ -254,6 +258,8 @@ class Watch:
         if outcome == "refused":
             keys = ("code", "message", "hint", "pointer")
             said = {key: leavings.plain(str(answer.get(key, "")), 2_000) for key in keys}
+            if not _CODE.fullmatch(said["code"]) or len(said["pointer"]) > _MAX_POINTER:
+                return "crashed", {}, _crashed(code, answer)
             return "refused", {}, protocol.Refusal(**said)
         if outcome == "out_of_memory" or code == 128 + signal.SIGKILL:
             return "out_of_memory", {}, _explained("out_of_memory", self.limits)

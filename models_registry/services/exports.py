@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from console.errors import Invalid
@@ -25,6 +26,8 @@ from models_registry.services.sandboxed import (
 from models_registry.services.versions import publish, url_of
 
 INLINE_BYTES = protocol.INLINE_BYTES
+# Two thousand tensors with long names have less; pages and lists of versions read it.
+MAX_FACTS_BYTES = 4 * 1024**2
 
 
 def run_export(run: JobRun) -> dict[str, Any]:
@@ -39,7 +42,7 @@ def run_export(run: JobRun) -> dict[str, Any]:
     run.progress(0.01, "Preparing the sandbox")
     with work_folder(run) as folder:
         result = run_program(run, *_asked(version, run.job), folder)
-        facts = protocol.ExportFacts.from_json(result.answer)
+        facts = _facts(result)
         run.progress(0.96, "Storing the ONNX file")
         onnx, data = _stored(result, facts)
     with run.transaction():
@@ -75,6 +78,26 @@ def run_export(run: JobRun) -> dict[str, Any]:
     for warning in facts.warnings:
         run.log(warning, level="warning")
     return _result(version)
+
+
+def _facts(result: sandbox.SandboxResult) -> protocol.ExportFacts:
+    """What the program found, believed in its form only: a module's code may have written it."""
+    try:
+        if len(json.dumps(result.answer)) > MAX_FACTS_BYTES:
+            raise ValueError("it is too long")
+        facts = protocol.ExportFacts.from_json(result.answer)
+        if not isinstance(facts.opset, int) or facts.batch_axis not in (None, 0):
+            raise TypeError("a number is none")
+        if not all(isinstance(one, dict) for one in (facts.operators, facts.sizes, facts.ranges)):
+            raise TypeError("a mapping is none")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Invalid(
+            "What the export says about the ONNX file cannot be read: something in the model "
+            f"wrote it instead ({type(error).__name__}).",
+            code="export_inconsistent",
+            hint="Look at what the module's source does while it is built.",
+        ) from error
+    return facts
 
 
 def _stored(

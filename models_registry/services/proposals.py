@@ -11,13 +11,16 @@ from console.actors import Actor, require
 from models_registry.adapters import sandbox
 from models_registry.adapters.bubblewrap import Limits
 from models_registry.exporting import protocol
+from models_registry.rules import tensors
 from models_registry.services import artifacts, uploads
 from models_registry.services.sandbox_limits import limits_for
 from models_registry.services.sandboxed import operator_libraries
+from models_registry.services.source_files import MAX_FILES
 from models_registry.services.version_requests import detect
 from models_registry.services.versions import content_of
 
 LIMITS = Limits(wall_seconds=60, cpu_seconds=60)
+MAX_TENSORS, MAX_NOTES, MAX_NOTE = 2_000, 100, 1_000
 
 
 def propose_inputs(
@@ -64,7 +67,29 @@ def propose_inputs(
         )
     if result.refusal is not None:
         return _nothing(f"{result.refusal.message} {result.refusal.hint}")
-    return result.answer
+    try:
+        return _believed(result.answer)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return _nothing(
+            "What was found cannot be read: something in the model wrote it instead. Look at what "
+            "the module's source does while it is built."
+        )
+
+
+def _believed(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer in its form, cut to what a form can hold: a module's code may have written it."""
+    found: dict[str, Any] = {
+        "notes": [str(note)[:MAX_NOTE] for note in answer["notes"][:MAX_NOTES]]
+    }
+    for side in ("inputs", "outputs"):
+        specs = [protocol.TensorSpec.from_json(one) for one in answer[side][:MAX_TENSORS]]
+        for spec in specs:
+            if spec.dtype not in tensors.DTYPES or len(spec.shape) != len(spec.dims):
+                raise ValueError(f"{spec.name} is no tensor")
+        found[side] = [spec.to_json() for spec in specs]
+    if "beside" in answer:
+        found["beside"] = [str(name)[:MAX_NOTE] for name in answer["beside"][:MAX_FILES]]
+    return found
 
 
 def _nothing(note: str) -> dict[str, Any]:
