@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import time
 import uuid
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
+
 from console.actors import Actor, require
+from console.errors import TooMany
 from models_registry.adapters import sandbox
 from models_registry.adapters.bubblewrap import Limits
 from models_registry.exporting import protocol
@@ -20,6 +26,7 @@ from models_registry.services.version_requests import detect
 from models_registry.services.versions import content_of
 
 LIMITS = Limits(wall_seconds=60, cpu_seconds=60)
+AT_ONCE, WAIT_SECONDS = 2, 15.0
 MAX_TENSORS, MAX_NOTES, MAX_NOTE = 2_000, 100, 1_000
 
 
@@ -37,6 +44,7 @@ def propose_inputs(
     {"inputs": [...], "outputs": [...], "notes": [sentences]}, and "beside" with the names of the
     files that an .onnx file keeps its weights in; a file that cannot be read gives empty lists and
     says why. Takes seconds, a minute at most: the file is opened and run in the sandbox.
+    Raises TooMany while others are looked into.
     """
     require(actor, "upload.create")
     given = {
@@ -50,6 +58,7 @@ def propose_inputs(
         if wanted is not None
     }
     with ExitStack() as opened:
+        opened.enter_context(_turn())
         files = {
             name: opened.enter_context(artifacts.local_path(content_of(upload)))
             for name, upload in found.items()
@@ -74,6 +83,35 @@ def propose_inputs(
             "What was found cannot be read: something in the model wrote it instead. Look at what "
             "the module's source does while it is built."
         )
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    """One of the few proposals that are worked on at once on this machine.
+
+    A web process waits for its sandbox, and each sandbox may use gigabytes. The lock belongs to the
+    open file, so the system lets it go with its process. Raises TooMany (`proposals_busy`).
+    """
+    folder: Path = settings.CONFIG.home / "proposing"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        for number in range(AT_ONCE):
+            with (folder / str(number)).open("a") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                yield
+                return
+        if time.monotonic() > deadline:
+            raise TooMany(
+                f"{AT_ONCE} other files are being looked into at the moment.",
+                code="proposals_busy",
+                retry_after=10,
+                hint="Try again in a moment, or describe the inputs by hand.",
+            )
+        time.sleep(0.1)
 
 
 def _believed(answer: Mapping[str, Any]) -> dict[str, Any]:
