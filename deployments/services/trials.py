@@ -21,7 +21,9 @@ from deployments.rules.trial_answers import Comparison, compared, finite
 from deployments.rules.trial_requests import Declared
 from deployments.selectors.trials import TrialPlace, trial_places
 from deployments.services.node_files import recorded_sample
+from models_registry.exporting.protocol import TensorSpec
 from models_registry.models import Environment, ModelVersion, VersionState
+from models_registry.rules import tensors
 from models_registry.services.catalog import require_part_in
 
 TIMEOUT_S = 10.0
@@ -137,8 +139,11 @@ def find_place(version: ModelVersion, environment: Environment) -> TrialPlace:
 
 
 def declared_inputs(version: ModelVersion) -> tuple[Declared, ...]:
-    """The version's inputs as the export found them, which is what Triton was told."""
-    return trial_requests.declared(version.facts.get("inputs") or version.inputs)
+    """The version's inputs as the export found them and Triton serves them."""
+    batched = version.facts.get("batch_axis") == 0
+    found = version.facts.get("inputs") or version.inputs
+    specs = (tensors.as_served(TensorSpec.from_json(one), batched=batched) for one in found)
+    return trial_requests.declared([spec.to_json() for spec in specs])
 
 
 def _recorded(version: ModelVersion, sample: Mapping[str, Any] | None) -> Mapping[str, Any]:

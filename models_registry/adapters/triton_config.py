@@ -114,9 +114,11 @@ def _fill(target: object, tensor: Tensor, batched: bool) -> None:
     if dims:
         target.dims.extend(dims)  # type: ignore[attr-defined]
         return
-    # Triton wants one dimension at least; the reshape takes it away again before the graph.
+    # Triton wants one dimension at least. The reshape takes it away again before the graph; without
+    # batching it may not be empty, and the backend takes [1] for a plain number.
     target.dims.append(1)  # type: ignore[attr-defined]
-    target.reshape.SetInParent()  # type: ignore[attr-defined]
+    if batched:
+        target.reshape.SetInParent()  # type: ignore[attr-defined]
 
 
 def data_type(name: str) -> int:

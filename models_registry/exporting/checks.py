@@ -17,7 +17,7 @@ from models_registry.exporting.protocol import (
     TensorSpec,
     ValidateRequest,
 )
-from models_registry.rules import opsets
+from models_registry.rules import opsets, tensors
 
 FORMAT, INTERFACE, BEHAVIOUR, SPEED = "Format", "Interface", "Behaviour", "Speed and size"
 MIB = 1 << 20
@@ -142,8 +142,8 @@ def interface_checks(request: ValidateRequest) -> list[Check]:
     """Exported inputs and outputs against the contract's, and whether requests can be batched."""
     facts = request.facts
     checks = [
-        _interface("inputs", request.inputs, facts.inputs),
-        _interface("outputs", request.outputs, facts.outputs),
+        _interface("inputs", request.inputs, facts.inputs, facts.batch_axis == 0),
+        _interface("outputs", request.outputs, facts.outputs, facts.batch_axis == 0),
     ]
     if facts.batch_axis == 0:
         checks.append(
@@ -174,7 +174,9 @@ def interface_checks(request: ValidateRequest) -> list[Check]:
     return checks
 
 
-def _interface(role: str, promised: Sequence[TensorSpec], real: Sequence[TensorSpec]) -> Check:
+def _interface(
+    role: str, promised: Sequence[TensorSpec], real: Sequence[TensorSpec], batched: bool
+) -> Check:
     id_, title = f"interface_{role}", f"{role.capitalize()} as promised"
     if not promised:
         return Check(id_, title, INTERFACE, "skipped", detail=f"No contract names the {role} yet.")
@@ -186,7 +188,9 @@ def _interface(role: str, promised: Sequence[TensorSpec], real: Sequence[TensorS
             faults.append(f"“{spec.name}” is missing")
         elif other.dtype != spec.dtype:
             faults.append(f"“{spec.name}” is {other.dtype} instead of {spec.dtype}")
-        elif not _covers(other, spec):
+        elif not _covers(other, spec) and not _covers(
+            tensors.as_served(other, batched=batched), spec
+        ):
             faults.append(
                 f"“{spec.name}” has shape {list(other.shape)} instead of {list(spec.shape)}"
             )

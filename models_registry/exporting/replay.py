@@ -22,7 +22,7 @@ import numpy as np
 
 from models_registry.exporting import comparing, harness, reference, samples, sampling
 from models_registry.exporting.comparing import Column
-from models_registry.exporting.protocol import Json, TensorSpec, ValidateRequest
+from models_registry.exporting.protocol import Json, ValidateRequest
 from models_registry.exporting.sampling import Array, Feeds, Group
 
 MOST_NUMBERS: Final = 500_000
@@ -97,6 +97,7 @@ def _case(
         if all(_near(a, b, c) for a, b, c in zip(one, kept, columns, strict=True)):
             feeds, answered, rows = alone, one, 1
             expected = [_row(value, axis, row) for value, axis in zip(theirs, out, strict=True)]
+    batched = request.facts.batch_axis == 0
     case = {
         "sample": sample,
         "origin": group.origin,
@@ -105,22 +106,22 @@ def _case(
         "rtol": columns[0].within.rtol,
         "request": {
             "inputs": [
-                samples.v2_tensor(spec.name, spec.dtype, feeds[spec.name])
+                samples.v2_tensor(spec.name, spec.dtype, feeds[spec.name], batched=batched)
                 for spec in request.facts.inputs
             ],
             "outputs": [{"name": column.spec.name} for column in columns],
         },
-        "expected": {"outputs": _told([column.spec for column in columns], expected)},
-        "answered": {"outputs": _told([column.spec for column in columns], answered)},
+        "expected": {"outputs": _told(columns, expected, batched)},
+        "answered": {"outputs": _told(columns, answered, batched)},
     }
     size = sum(int(value.size) for value in (*feeds.values(), *expected, *answered))
     return case, size
 
 
-def _told(specs: Sequence[TensorSpec], values: Sequence[Array]) -> list[Json]:
+def _told(columns: Sequence[Column], values: Sequence[Array], batched: bool) -> list[Json]:
     return [
-        samples.v2_tensor(spec.name, spec.dtype, value)
-        for spec, value in zip(specs, values, strict=True)
+        samples.v2_tensor(column.spec.name, column.spec.dtype, value, batched=batched)
+        for column, value in zip(columns, values, strict=True)
     ]
 
 

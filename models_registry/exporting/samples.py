@@ -127,6 +127,10 @@ def _fit(given: Mapping[str, Any], spec: TensorSpec) -> Array:
             _HINT,
             "/sample",
         ) from error
+    if array.ndim != len(spec.shape) and array.size == max(array.shape, default=1):
+        # A number for [1], or a column for a row: as Triton serves it and as the graph has it.
+        array = array.reshape(-1) if len(spec.shape) == 1 else array
+        array = array.reshape(()) if not spec.shape and array.size == 1 else array
     fits = len(array.shape) == len(spec.shape) and all(
         spec.dims[axis] or size == array.shape[axis] for axis, size in enumerate(spec.shape)
     )
@@ -141,8 +145,10 @@ def _fit(given: Mapping[str, Any], spec: TensorSpec) -> Array:
     return array
 
 
-def v2_tensor(spec_name: str, dtype: str, array: Array) -> Json:
-    """One tensor of the KServe v2 JSON form, data row by row."""
+def v2_tensor(spec_name: str, dtype: str, array: Array, *, batched: bool = False) -> Json:
+    """One tensor of the KServe v2 JSON form as Triton serves it, data row by row."""
+    if array.ndim == (1 if batched else 0):
+        array = array.reshape(*array.shape, 1)  # see rules.tensors.as_served
     flat = array.reshape(-1)
     data: list[Any] = [str(item) for item in flat] if dtype == "BYTES" else flat.tolist()
     return {"name": spec_name, "datatype": dtype, "shape": list(array.shape), "data": data}

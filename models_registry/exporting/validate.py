@@ -227,17 +227,18 @@ def _write_sample(
         samples.read(given, request.facts.inputs) if given is not None else _first(request, group)
     )
     answers = run(feeds, "the sample")
+    batched = request.facts.batch_axis == 0
     document: dict[str, Any] = {
         "request": {
             "inputs": [
-                samples.v2_tensor(spec.name, spec.dtype, feeds[spec.name])
+                samples.v2_tensor(spec.name, spec.dtype, feeds[spec.name], batched=batched)
                 for spec in request.facts.inputs
             ],
             "outputs": [{"name": spec.name} for spec in request.facts.outputs],
         },
         "expected": {
             "outputs": [
-                samples.v2_tensor(spec.name, spec.dtype, answer)
+                samples.v2_tensor(spec.name, spec.dtype, answer, batched=batched)
                 for spec, answer in zip(request.facts.outputs, answers, strict=True)
             ]
         },

@@ -55,7 +55,8 @@ def verify_bundle(
     `trusted_keyids`: only these keys count. `seat_keyids`: seat → the key that belongs there.
     `files`: source, onnx, onnx_data, config, report or contract → the SHA-256 in hex that was
     found, compared with what the release signed. `required_approvals`: roles that must have
-    approved a release. `require_contract`: a release must carry its contract, signed by all three seats.
+    approved a release. `require_contract`: a release must carry its contract, signed by all three
+    seats.
     """
     findings = Findings()
     trust = Trust(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from console.errors import Conflict, NotAllowed
 from models_registry.exporting.protocol import TensorSpec
+from models_registry.rules import tensors
 from models_registry.rules.contract_types import ContractDocument, Tensor
 
 MOVES: dict[str, frozenset[str]] = {
@@ -116,20 +117,27 @@ def role_for_approval(
 
 
 def misfits(
-    contract: ContractDocument, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    contract: ContractDocument,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    *,
+    batched: bool,
 ) -> tuple[str, ...]:
     """Sentences on where a version's graph does not keep the contract's interface; () when it does.
 
     Names and dtypes must be the same. A fixed size in the contract may be served by a free axis
-    (the contract is narrower); a free one in the contract needs a free axis.
+    (the contract is narrower); a free one in the contract needs a free axis. `batched`: Triton may
+    batch, and then it serves what is batch alone with an axis of 1.
     """
     return (
-        *_side("input", contract.interface.inputs, inputs),
-        *_side("output", contract.interface.outputs, outputs),
+        *_side("input", contract.interface.inputs, inputs, batched),
+        *_side("output", contract.interface.outputs, outputs, batched),
     )
 
 
-def _side(kind: str, promised: Sequence[Tensor], found: Sequence[TensorSpec]) -> tuple[str, ...]:
+def _side(
+    kind: str, promised: Sequence[Tensor], found: Sequence[TensorSpec], batched: bool
+) -> tuple[str, ...]:
     there = {spec.name: spec for spec in found}
     faults = []
     for tensor in promised:
@@ -142,7 +150,8 @@ def _side(kind: str, promised: Sequence[Tensor], found: Sequence[TensorSpec]) ->
                 f"The {kind} {tensor.name} is {spec.dtype} in the model and {tensor.dtype} in the "
                 "contract."
             )
-        if not _fits(tensor.dims, spec.shape):
+        served = tensors.as_served(spec, batched=batched)
+        if not _fits(tensor.dims, spec.shape) and not _fits(tensor.dims, served.shape):
             faults.append(
                 f"The {kind} {tensor.name} has the shape {_shape(spec)} in the model and "
                 f"[{', '.join(map(str, tensor.dims))}] in the contract."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from models_registry.exporting.protocol import TensorSpec
@@ -243,3 +244,15 @@ def concrete(spec: TensorSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(
         sizes[name] if name else size for size, name in zip(spec.shape, spec.dims, strict=True)
     )
+
+
+def as_served(spec: TensorSpec, *, batched: bool) -> TensorSpec:
+    """What callers see of a graph's tensor: Triton has at least one axis beside the batch.
+
+    A row without a shape is configured as [1] and reshaped; a plain number of a model without
+    batching is [1], which the backend gives the graph as it is. (Triton, "Model Configuration",
+    Reshape; onnxruntime_backend pull request 213, release 23.10)
+    """
+    if len(spec.shape) != (1 if batched else 0):
+        return spec
+    return replace(spec, shape=(*spec.shape, 1), dims=(*spec.dims, ""))

@@ -250,9 +250,8 @@ def _warmup_input(
     dims = tensor.dims[1:] if batched else tensor.dims
     # A file holds numbers of a fixed width one after the other; text has none, so it is zeroed.
     if shape is None or tensor.datatype in ("STRING", "BYTES"):
-        return WarmupInput(
-            tensor, tuple(d if isinstance(d, int) and d > 0 else 1 for d in dims), False
-        )
+        sizes = tuple(d if isinstance(d, int) and d > 0 else 1 for d in dims)
+        return WarmupInput(tensor, sizes or (1,), False)
     return WarmupInput(tensor, tuple(shape[1:] if batched else shape), True)
 
 

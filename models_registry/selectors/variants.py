@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from models_registry.models import ModelVersion
+from django.db.models import Case, When
+
+from models_registry.models import ModelVersion, VersionState
+
+MOST_SHOWN = 20
+_GONE = (VersionState.REJECTED, VersionState.ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,11 @@ class Family:
 
 
 def family_of(version: ModelVersion) -> Family:
-    """The original of `version` and what was made of it, newest last, in 1 or 2 queries."""
+    """The original of `version` and what was made of it, newest last, in 1 or 2 queries.
+
+    All that may be used, and of those that were rejected or archived the newest: there is no end
+    to asking again.
+    """
     origin = version
     if version.derived_from_id is not None:
         origin = ModelVersion.objects.select_related("model", "onnx").get(
@@ -47,9 +56,9 @@ def family_of(version: ModelVersion) -> Family:
     made = (
         ModelVersion.objects.filter(derived_from_id=origin.pk)
         .select_related("model", "created_by", "export_job")
-        .order_by("number")
+        .order_by(Case(When(state__in=_GONE, then=1), default=0), "-number")[:MOST_SHOWN]
     )
-    rows = tuple(_row(one, original) for one in made)
+    rows = tuple(_row(one, original) for one in sorted(made, key=lambda one: one.number))
     measured = [set(row.p50_ms) for row in (original, *rows) if row.p50_ms]
     common = sorted(set.intersection(*measured)) if measured else []
     return Family(original, rows, tuple(dict.fromkeys([*common[:1], *common[-1:]])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -23,7 +24,7 @@ from models_registry.models import (
     SeatHolder,
     ServiceContract,
 )
-from models_registry.rules import bundles, contract_document, contract_proposal
+from models_registry.rules import bundles, contract_document, contract_proposal, tensors
 from models_registry.rules.contract_types import Tensor
 from models_registry.services.catalog import lock_model, require_part_in
 from models_registry.services.contract_checks import (
@@ -213,14 +214,15 @@ def propose_document(version: ModelVersion) -> dict[str, Any]:
     promised = (
         {one.name: one for one in (*interface.inputs, *interface.outputs)} if interface else {}
     )
+    served = partial(tensors.as_served, batched=facts.batch_axis == 0)
     told = (version.report or {}).get("equivalence", {}).get("outputs", ())
     answers = {one["name"]: one.get("answers", {}) for one in told}
     return contract_proposal.propose(
         model=version.model.name,
-        inputs=[_with_range(spec, declared, promised) for spec in facts.inputs],
+        inputs=[_with_range(served(spec), declared, promised) for spec in facts.inputs],
         outputs=[
             contract_proposal.with_shares(
-                _with_range(spec, declared, promised), answers.get(spec.name, {})
+                _with_range(served(spec), declared, promised), answers.get(spec.name, {})
             )
             for spec in facts.outputs
         ],

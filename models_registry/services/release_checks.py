@@ -122,7 +122,9 @@ def policy_of(environment: Environment, contract: ServiceContract | None) -> rel
 def check_fit(contract: ServiceContract, version: ModelVersion) -> None:
     """Raise Conflict `contract_does_not_fit` unless the version keeps the contract's interface."""
     facts = ExportFacts.from_json(version.facts)
-    faults = releases.misfits(verify_bytes(contract), facts.inputs, facts.outputs)
+    faults = releases.misfits(
+        verify_bytes(contract), facts.inputs, facts.outputs, batched=facts.batch_axis == 0
+    )
     if faults:
         raise Conflict(
             f"{version} does not keep {contract}: {' '.join(faults)}",

@@ -119,7 +119,9 @@ def _binding_contract(version: ModelVersion, environment: Environment) -> Servic
         check_fit(contract, version)
         return contract
     facts = ExportFacts.from_json(version.facts)
-    fits = not releases.misfits(verify_bytes(contract), facts.inputs, facts.outputs)
+    fits = not releases.misfits(
+        verify_bytes(contract), facts.inputs, facts.outputs, batched=facts.batch_axis == 0
+    )
     return contract if fits else None
 
 

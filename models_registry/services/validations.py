@@ -54,7 +54,11 @@ def run_validation(run: JobRun) -> dict[str, Any]:
     facts = ExportFacts.from_json(version.facts)
     contract = contract_in_force(version.model)
     promise = _promise(contract)
-    faults = misfits(promise, facts.inputs, facts.outputs) if promise else ()
+    faults = (
+        misfits(promise, facts.inputs, facts.outputs, batched=facts.batch_axis == 0)
+        if promise
+        else ()
+    )
     run.progress(0.01, "Preparing the sandbox")
     request = _request(version, facts, promise if not faults else None)
     with work_folder(run) as folder:
