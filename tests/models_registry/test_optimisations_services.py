@@ -167,3 +167,17 @@ def test_a_family_has_the_figures_of_each_report() -> None:
     (row,) = family.variants
     assert (row.size_share, row.p50_share) == (pytest.approx(0.5, rel=0.01), 0.5)
     assert (row.max_abs, row.verdict) == (0.0031, "warning")
+
+
+def test_a_family_stays_short_however_often_somebody_asked() -> None:
+    origin = reported()
+    kept = made(origin)
+    for number in range(40):
+        last = ModelVersion.objects.get(pk=kept.pk)
+        last.pk, last.number, last.state = None, 10 + number, VersionState.REJECTED
+        last.export_job = last.validate_job = None
+        last.save()
+    family = family_of(origin)
+    assert len(family.variants) == 20
+    assert family.variants[0].version == kept
+    assert [row.version.number for row in family.variants[-2:]] == [48, 49]
