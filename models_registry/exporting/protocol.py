@@ -29,7 +29,7 @@ BESIDE = "beside/"
 """Before the names of files that the source refers to; the program finds them beside `SOURCE`."""
 REFERENCE = "reference.npz"
 SAMPLE_REQUEST = "sample.json"
-OWN_FILES = frozenset({SOURCE, CODE, SAMPLE, MODEL, REFERENCE, SAMPLE_REQUEST})
+OWN_FILES = frozenset({SOURCE, CODE, SAMPLE, OPERATORS, MODEL, REFERENCE, SAMPLE_REQUEST})
 """Names that files beside a source cannot have."""
 REPLAY = "replay.json"
 

@@ -127,6 +127,7 @@ def test_a_graph_alone_is_rejected_with_the_name_of_what_is_missing(
     [
         (["a.bin", "a.bin"], "onnx", "Two data files are called a.bin"),
         (["source"], "onnx", "cannot be called source"),
+        (["operators"], "onnx", "cannot be called operators"),
         ([".hidden"], "onnx", "cannot be called .hidden"),
         (["a.bin"], "zip", "Only an .onnx file"),
         ([f"{number}.bin" for number in range(65)], "onnx", "at most 64"),
