@@ -339,10 +339,14 @@ class EnvironmentForm(RegistryForm):
         label=_("The version must have passed a load test in another environment"), required=False
     )
     load_test_p95_ms = forms.FloatField(
-        label=_("Load test: P95 at most, ms"), initial=50, min_value=0.001
+        label=_("Load test: P95 at most, ms"), initial=50, min_value=0.001, required=False
     )
     load_test_success = forms.FloatField(
-        label=_("Load test: requests that succeed, %"), initial=100, min_value=0.001, max_value=100
+        label=_("Load test: requests that succeed, %"),
+        initial=100,
+        min_value=0.001,
+        max_value=100,
+        required=False,
     )
 
 

@@ -224,7 +224,7 @@ def _world(number: int) -> None:
     ("path", "limit"),
     [
         ("/models/", 8),
-        ("/models/model_000/versions/", 6),
+        ("/models/model_000/versions/", 7),
         ("/models/model_000/contracts/", 8),
         ("/models/model_000/releases/", 8),
     ],
