@@ -358,7 +358,7 @@ def _odd_version() -> ModelVersion:
         {"name": "text", "dtype": "BYTES", "shape": [-1], "dims": ["n_text"]},
         {"name": "half", "dtype": "FP16", "shape": [-1], "dims": ["n_half"]},
     ]
-    version.facts = {**version.facts, "inputs": version.inputs}
+    version.facts = {**version.facts, "inputs": version.inputs, "batch_axis": None}
     version.onnx = factories.make_artifact(onnx)
     version.config = factories.make_artifact(
         triton_config.render(tuning.plan(facts)).encode(), "text/plain"
