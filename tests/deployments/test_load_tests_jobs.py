@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -36,12 +37,13 @@ from tests.deployments.waiting import eventually
 Jobs = Callable[..., list[Job]]
 
 
-def generators() -> list[int]:
-    """Processes of load generators that are alive."""
+def generators(parent: int) -> list[int]:
+    """Load generators that this process started and that are alive; tests run side by side."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = process.info["cmdline"] or []
-        if PROGRAM in words and process.info["status"] != psutil.STATUS_ZOMBIE:
+        ours = PROGRAM in words and words[-1] == str(parent)
+        if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process.pid)
     return found
 
@@ -94,7 +96,7 @@ def test_a_real_run_is_counted_by_the_gateway_request_by_request(
     assert report["from_sending_ms"]["p50"] <= report["latency_ms"]["p50"]
     assert report["digests"]["onnx"] == staged.onnx.sha256
     assert sum(row["answered"] for row in report["seconds"]) <= sent
-    assert generators() == []
+    assert generators(os.getpid()) == []
     html = artifacts.read_bytes(load_test.report_html).decode()
     assert report["sentence"] in html
     assert "<script" not in html
@@ -118,6 +120,7 @@ def test_a_stopped_one_ends_within_two_seconds_and_leaves_nobody(
     worker = threading.Thread(target=work)
     worker.start()
     eventually(lambda: Job.objects.get(pk=job.pk).step.startswith("Second "), 30)
+    assert len(generators(os.getpid())) == 1
     asked = time.monotonic()
     jobs.cancel_job(job_id=job.pk, actor=live_fleet.sam)
     worker.join(10)
@@ -125,7 +128,7 @@ def test_a_stopped_one_ends_within_two_seconds_and_leaves_nobody(
     job.refresh_from_db()
     assert job.state == JobState.CANCELLED
     assert took < 2.0
-    assert generators() == []
+    assert generators(os.getpid()) == []
     load_test.refresh_from_db()
     assert (load_test.passed, load_test.report) == (None, None)
     assert load_test.ended_at is not None
@@ -135,13 +138,11 @@ def test_a_killed_worker_leaves_no_generator_and_a_clear_word(
     live_fleet: Fleet, staged: ModelVersion, process_environment: dict[str, str]
 ) -> None:
     load_test, job = ask(live_fleet, staged, seconds=60)
-    killed = subprocess.run(
-        [sys.executable, killed_load_test.__file__, str(job.pk), "2"],
-        env=process_environment,
-        timeout=90,
+    killed = subprocess.Popen(
+        [sys.executable, killed_load_test.__file__, str(job.pk), "2"], env=process_environment
     )
-    assert killed.returncode == -signal.SIGKILL
-    eventually(lambda: generators() == [], 3)
+    assert killed.wait(90) == -signal.SIGKILL
+    eventually(lambda: generators(killed.pid) == [], 3)
     Job.objects.filter(pk=job.pk).update(lease_until=job.created_at)
     sweep()
     job.refresh_from_db()

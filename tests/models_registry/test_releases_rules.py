@@ -108,7 +108,17 @@ def test_the_role_in_which_a_person_approves(held, approved, author: bool, outco
 )
 def test_whether_a_graph_keeps_a_contract(inputs, outputs, words: list[str]) -> None:
     contract = contract_document.from_json(contract_body())
-    faults = releases.misfits(contract, inputs, outputs)
+    faults = releases.misfits(contract, inputs, outputs, batched=False)
     assert len(faults) == len(words)
     for fault, word in zip(faults, words, strict=True):
         assert word in fault
+
+
+@pytest.mark.parametrize("dims", [["batch"], ["batch", 1]])
+def test_what_is_batch_alone_keeps_its_promise_as_triton_serves_it(dims: list[str | int]) -> None:
+    body = contract_body()
+    body["interface"]["outputs"] = [{"name": "risk_score", "dtype": "FP32", "dims": dims}]
+    contract = contract_document.from_json(body)
+    outputs = (TensorSpec("risk_score", "FP32", (-1,), ("batch",)),)
+    assert releases.misfits(contract, INPUTS, outputs, batched=True) == ()
+    assert bool(releases.misfits(contract, INPUTS, outputs, batched=False)) is (len(dims) == 2)
