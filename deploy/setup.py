@@ -175,6 +175,8 @@ def install_system_packages(*, dev: bool) -> int:
         wanted.append("bubblewrap")
     if not ctypes.util.find_library("seccomp"):
         wanted.append("libseccomp2")
+    if not ctypes.util.find_library("gomp"):
+        wanted.append("libgomp1")
     if not has_libpython():
         wanted.append("libpython3.11")
     if dev and not (shutil.which("chromium") or shutil.which("chromium-browser")):
@@ -189,8 +191,8 @@ def install_system_packages(*, dev: bool) -> int:
         say(
             f"  {' '.join(wanted)} missing. Install with: sudo apt-get install {' '.join(wanted)}\n"
             "  (bubblewrap: the sandbox that opens model files; libseccomp2: its system call\n"
-            "  filter; libpython3.11: Triton's Python backend; chromium and fonts-noto-cjk:\n"
-            "  the browser tests)"
+            "  filter; libgomp1: LightGBM; libpython3.11: Triton's Python backend; chromium and\n"
+            "  fonts-noto-cjk: the browser tests)"
         )
     return 1
 
