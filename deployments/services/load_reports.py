@@ -13,7 +13,8 @@ from console.env import ROOT
 from deployments.rules.load_charts import drawing
 
 TEMPLATE = "deployments/load_tests/report.html"
-STYLE = ROOT / "static" / "css" / "load-report.css"
+# Beside the template: it goes into the file and is never served.
+STYLE = ROOT / "templates" / "deployments" / "load_tests" / "report.css"
 
 
 def html_report(report: dict[str, Any]) -> str:

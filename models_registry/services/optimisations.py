@@ -15,19 +15,18 @@ from django.db import transaction
 from console.actors import Actor, require
 from console.errors import Conflict, FieldError, Invalid
 from console.models import Job
-from console.services import audit, jobs
+from console.services import audit
 from models_registry.exporting import protocol
 from models_registry.models import (
     ModelVersion,
     Optimisation,
     RegisteredModel,
-    VersionFile,
     VersionState,
 )
 from models_registry.rules import optimisations
 from models_registry.services.catalog import lock_model, require_part_in
 from models_registry.services.version_requests import MAX_NOTES
-from models_registry.services.versions import publish, url_of
+from models_registry.services.versions import ask_for_export, publish, url_of
 
 _GONE = (VersionState.REJECTED, VersionState.ARCHIVED)
 
@@ -161,20 +160,13 @@ def _write(
         created_by=actor.user,
         **_taken_over(origin),
     )
-    VersionFile.objects.bulk_create(
-        VersionFile(version=version, name=file.name, artifact=file.artifact)
-        for file in origin.files.all()
-    )
-    job = jobs.enqueue(
-        kind="export",
-        subject=str(version),
-        subject_url=url_of(version),
-        arguments={"version": version.pk, "keep_io": wanted.keep_io},
+    job = ask_for_export(
+        version,
+        {file.name: file.artifact for file in origin.files.all()},
+        key=f"optimise:{origin.pk}:{wanted.optimisation}:{turn}",
         actor=actor,
-        idempotency_key=f"optimise:{origin.pk}:{wanted.optimisation}:{turn}",
+        keep_io=wanted.keep_io,
     )
-    version.export_job = job
-    version.save(update_fields=["export_job"])
     audit.record(
         actor=actor,
         action="version.derive",

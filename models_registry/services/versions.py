@@ -196,20 +196,7 @@ def _write(
         sample=files.sample,
         created_by=actor.user,
     )
-    VersionFile.objects.bulk_create(
-        VersionFile(version=version, name=name, artifact=part)
-        for name, part in files.beside.items()
-    )
-    job = jobs.enqueue(
-        kind="export",
-        subject=str(version),
-        subject_url=url_of(version),
-        arguments={"version": version.pk},
-        actor=actor,
-        idempotency_key=f"export:{key}",
-    )
-    version.export_job = job
-    version.save(update_fields=["export_job"])
+    job = ask_for_export(version, files.beside, key=f"export:{key}", actor=actor)
     audit.record(
         actor=actor,
         action="version.create",
@@ -228,6 +215,33 @@ def _write(
     )
     publish(version)
     return version, job
+
+
+def ask_for_export(
+    version: ModelVersion,
+    beside: Mapping[str, Artifact],
+    *,
+    key: str,
+    actor: Actor,
+    **arguments: Any,
+) -> Job:
+    """Keep the files beside a new version's source, and the job that exports it, under `key`.
+
+    `arguments` go to the job. In the transaction that creates the version.
+    """
+    VersionFile.objects.bulk_create(
+        VersionFile(version=version, name=name, artifact=part) for name, part in beside.items()
+    )
+    version.export_job = jobs.enqueue(
+        kind="export",
+        subject=str(version),
+        subject_url=url_of(version),
+        arguments={"version": version.pk, **arguments},
+        actor=actor,
+        idempotency_key=key,
+    )
+    version.save(update_fields=["export_job"])
+    return version.export_job
 
 
 def _digests(files: Mapping[str, Artifact]) -> dict[str, str]:
