@@ -34,6 +34,7 @@ VARIABLES = frozenset(
         "COVENANT_PORT_BASE",
         "COVENANT_SANDBOX_MEMORY",
         "COVENANT_SECRET_KEY",
+        "COVENANT_SIGNING_KEY",
         "COVENANT_STORAGE",
         "COVENANT_TRITON",
         "COVENANT_TRITON_KEY",
@@ -119,6 +120,7 @@ class Config:
     sandbox_memory_mib: int
     custom_op_libraries: tuple[Path, ...]
     allow_pickled_modules: bool
+    signing_key: Path | None
 
     @property
     def embedded_triton(self) -> bool:
@@ -180,6 +182,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         sandbox_memory_mib=read_int(env, "COVENANT_SANDBOX_MEMORY", 0, low=0, high=16 * 1024**2),
         custom_op_libraries=read_files(env, "COVENANT_CUSTOM_OP_LIBRARIES"),
         allow_pickled_modules=read_bool(env, "COVENANT_ALLOW_PICKLED_MODULES", False),
+        signing_key=next(iter(read_files(env, "COVENANT_SIGNING_KEY")), None),
     )
 
 

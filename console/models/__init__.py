@@ -1,21 +1,57 @@
-from console.models.accounts import ApiToken, Role, Team, User, UserManager
-from console.models.audit import AuditEntry, AuditHead
+from console.models.accounts import (
+    ApiToken,
+    Role,
+    Team,
+    TeamMembership,
+    User,
+    UserKind,
+    UserManager,
+)
+from console.models.audit import AuditCheckpoint, AuditEntry, AuditHead, AuditSink, SinkKind
 from console.models.jobs import IdempotentRequest, Job, JobLine, JobState
-from console.models.keys import KeyAlgorithm, KeyOrigin, SigningKey
+from console.models.keys import (
+    InstallationKey,
+    KeyAlgorithm,
+    KeyOrigin,
+    RevocationKind,
+    SigningKey,
+)
+from console.models.notices import Notice, Severity
+from console.models.sign_ins import (
+    ExternalIdentity,
+    IdentitySource,
+    Invitation,
+    Passkey,
+    WorkloadIdentity,
+)
 
 __all__ = [
     "ApiToken",
+    "AuditCheckpoint",
     "AuditEntry",
     "AuditHead",
+    "AuditSink",
+    "ExternalIdentity",
     "IdempotentRequest",
+    "IdentitySource",
+    "InstallationKey",
+    "Invitation",
     "Job",
     "JobLine",
     "JobState",
     "KeyAlgorithm",
     "KeyOrigin",
+    "Notice",
+    "Passkey",
+    "RevocationKind",
     "Role",
+    "Severity",
     "SigningKey",
+    "SinkKind",
     "Team",
+    "TeamMembership",
     "User",
+    "UserKind",
     "UserManager",
+    "WorkloadIdentity",
 ]

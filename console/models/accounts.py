@@ -1,4 +1,4 @@
-"""People: users with global roles, teams, API tokens."""
+"""People: users with global roles, teams with roles of their own, API tokens."""
 
 from __future__ import annotations
 
@@ -33,8 +33,13 @@ class UserManager(BaseUserManager["User"]):
         return self.create_user(username, password, is_superuser=True, **fields)
 
 
+class UserKind(models.TextChoices):
+    PERSON = "person", _("Person")
+    SERVICE = "service", _("Service account")
+
+
 class User(AbstractBaseUser, PermissionsMixin):
-    """A person (or a service account) who signs in."""
+    """A person who signs in, or a service account, which has tokens and no password."""
 
     username = models.SlugField(max_length=64, unique=True)
     display_name = models.CharField(max_length=120, blank=True)
@@ -42,7 +47,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     roles: ArrayField[list[str], list[str]] = ArrayField(
         models.CharField(max_length=32, choices=Role.choices), default=list, blank=True
     )
+    kind = models.CharField(max_length=8, choices=UserKind.choices, default=UserKind.PERSON)
     is_active = models.BooleanField(default=True)
+    deactivated_at = models.DateTimeField(null=True, blank=True)
     language = models.CharField(max_length=12, blank=True)
     date_joined = models.DateTimeField(auto_now_add=True)
 
@@ -74,13 +81,36 @@ class Team(models.Model):
 
     name = models.CharField(max_length=80)
     slug = models.SlugField(max_length=64, unique=True)
-    members = models.ManyToManyField(User, related_name="teams", blank=True)
+    description = models.CharField(max_length=200, blank=True)
+    members = models.ManyToManyField(
+        User, related_name="teams", through="console.TeamMembership", blank=True
+    )
 
     class Meta:
         ordering: ClassVar[list[str]] = ["slug"]
 
     def __str__(self) -> str:
         return self.name
+
+
+class TeamMembership(models.Model):
+    """A person in a team; `roles` hold for that team's models, beside the person's global ones."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    roles: ArrayField[list[str], list[str]] = ArrayField(
+        models.CharField(max_length=32, choices=Role.choices), default=list, blank=True
+    )
+    since = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["team_id", "user_id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["team", "user"], name="one_membership_per_team")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} in {self.team_id}"
 
 
 class ApiToken(models.Model):
@@ -96,6 +126,15 @@ class ApiToken(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, blank=True)
+    last_used_from = models.CharField(max_length=100, blank=True)
+    # Set on a short token that a workload got for its platform's own token.
+    workload = models.ForeignKey(
+        "console.WorkloadIdentity",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="+",
+    )
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 
 class AuditEntry(models.Model):
@@ -47,6 +48,9 @@ class AuditHead(models.Model):
     id = models.SmallIntegerField(primary_key=True, default=1)
     sequence = models.BigIntegerField(default=0)
     digest = models.CharField(max_length=64, default="0" * 64)
+    # Where the kept part begins once older partitions were dropped: the last entry before it.
+    kept_after = models.BigIntegerField(default=0)
+    kept_after_digest = models.CharField(max_length=64, default="0" * 64)
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -55,3 +59,53 @@ class AuditHead(models.Model):
 
     def __str__(self) -> str:
         return f"head at #{self.sequence}"
+
+
+class AuditCheckpoint(models.Model):
+    """A signed statement of how the chain stood: whoever rewrites the chain breaks it.
+
+    `envelope` is a DSSE envelope of the installation's key over sequence, digest and time.
+    """
+
+    sequence = models.BigIntegerField(unique=True)
+    digest = models.CharField(max_length=64)
+    at = models.DateTimeField()
+    keyid = models.CharField(max_length=64)
+    envelope = models.JSONField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-sequence"]
+
+    def __str__(self) -> str:
+        return f"checkpoint at #{self.sequence}"
+
+
+class SinkKind(models.TextChoices):
+    SYSLOG = "syslog", _("Syslog (RFC 5424)")
+    WEBHOOK = "webhook", _("Webhook")
+
+
+class AuditSink(models.Model):
+    """Where entries are forwarded to, in order and at least once; `sent_sequence` is how far.
+
+    `address` is tcp://host:port, tls://host:port or udp://host:port for syslog, an https address
+    for a webhook, whose messages are signed with `secret`.
+    """
+
+    name = models.SlugField(max_length=40, unique=True)
+    kind = models.CharField(max_length=8, choices=SinkKind.choices)
+    address = models.CharField(max_length=300)
+    secret = models.CharField(max_length=200, blank=True)
+    enabled = models.BooleanField(default=True)
+    sent_sequence = models.BigIntegerField(default=0)
+    sent_at = models.DateTimeField(null=True, blank=True)
+    failures = models.PositiveIntegerField(default=0)
+    last_error = models.TextField(blank=True)
+    not_before = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+
+    def __str__(self) -> str:
+        return self.name

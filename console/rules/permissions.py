@@ -40,6 +40,8 @@ ACTIONS: dict[str, ActionRule] = {
     ),
     # Beside load_test.run: load on what serves customers.
     "allow_load_test": ActionRule(OPERATORS, "operate", "load-test a production environment"),
+    "contract.draft": ActionRule(PEOPLE_OF_A_MODEL, "write", "write a draft of a contract"),
+    "contract.comment": ActionRule(PEOPLE_OF_A_MODEL, "write", "comment on a contract"),
     "contract.propose": ActionRule(PEOPLE_OF_A_MODEL, "write", "propose a contract"),
     "contract.withdraw": ActionRule(PEOPLE_OF_A_MODEL, "write", "withdraw a contract"),
     # The seat is checked as well: holding a role is not yet holding a seat.
@@ -49,6 +51,9 @@ ACTIONS: dict[str, ActionRule] = {
     ),
     # The environment's policy decides which role counts.
     "release.decide": ActionRule(PEOPLE_OF_A_MODEL, "sign", "decide on a release"),
+    # Past the policy, with a reason that stays: the environment says who may.
+    "release.break_glass": ActionRule(OPERATORS, "sign", "release against the policy"),
+    "release.review": ActionRule(OPERATORS, "write", "look into a release against the policy"),
     "deployment.create": ActionRule(OPERATORS, "operate", "deploy"),
     "deployment.remove": ActionRule(OPERATORS, "operate", "remove a deployment"),
     "split.change": ActionRule(OPERATORS, "operate", "move traffic"),
@@ -57,11 +62,24 @@ ACTIONS: dict[str, ActionRule] = {
     "node.register": ActionRule(OPERATORS, "operate", "register a node"),
     "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node"),
     "environment.change": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "change an environment"),
+    "environment.freeze": ActionRule(OPERATORS, "operate", "freeze an environment"),
     "job.manage_own": ActionRule(EVERYBODY, "write", "manage one's own jobs"),
     # One's own jobs may always be cancelled and retried; this is for those of others.
     "job.manage": ActionRule(OPERATORS, "operate", "manage other people's jobs"),
     "key.manage_own": ActionRule(EVERYBODY, "sign", "manage one's signing keys"),
     "token.manage_own": ActionRule(EVERYBODY, "admin", "manage one's tokens"),
+    "second_factor.manage_own": ActionRule(EVERYBODY, "admin", "manage one's second factor"),
+    "notice.manage_own": ActionRule(EVERYBODY, "write", "see to one's notices"),
     "user.manage": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "manage people"),
+    "team.manage": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "manage teams"),
+    "service_account.manage": ActionRule(
+        frozenset({PLATFORM_ADMIN}), "admin", "manage service accounts"
+    ),
     "audit.read": ActionRule(EVERYBODY, "read", "read the audit trail"),
+    "audit.export": ActionRule(EVERYBODY, "read", "export the audit trail"),
+    "audit.manage": ActionRule(
+        frozenset({PLATFORM_ADMIN}),
+        "admin",
+        "manage where the audit trail goes and how long it stays",
+    ),
 }

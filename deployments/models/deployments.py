@@ -86,6 +86,12 @@ class Placement(models.Model):
     detail = models.TextField(blank=True)
     digests = models.JSONField(default=dict)
     verified_at = models.DateTimeField(null=True, blank=True)
+    # What the last verification of the files on the node found: [{code, detail}], empty when all
+    # is as it was signed.
+    verification_faults = models.JSONField(default=list)
+    # An OpenSSF model-signing signature (a Sigstore bundle) of the version's folder.
+    folder_signature = models.JSONField(null=True, blank=True)
+    folder_signed_by = models.CharField(max_length=64, blank=True)
     ready_at = models.DateTimeField(null=True, blank=True)
     changed_at = models.DateTimeField(auto_now=True)
 

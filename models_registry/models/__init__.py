@@ -5,10 +5,24 @@ from models_registry.models.catalog import (
     RiskClass,
     Seat,
     SeatHolder,
+    Visibility,
 )
-from models_registry.models.contracts import ContractSignature, ContractState, ServiceContract
+from models_registry.models.contracts import (
+    ContractComment,
+    ContractDraft,
+    ContractSignature,
+    ContractState,
+    ServiceContract,
+)
 from models_registry.models.load_tests import LoadPattern, LoadTest
-from models_registry.models.releases import Environment, Release, ReleaseApproval, ReleaseState
+from models_registry.models.releases import (
+    BreakGlass,
+    Environment,
+    FreezeWindow,
+    Release,
+    ReleaseApproval,
+    ReleaseState,
+)
 from models_registry.models.versions import (
     ModelClass,
     ModelVersion,
@@ -19,9 +33,13 @@ from models_registry.models.versions import (
 
 __all__ = [
     "Artifact",
+    "BreakGlass",
+    "ContractComment",
+    "ContractDraft",
     "ContractSignature",
     "ContractState",
     "Environment",
+    "FreezeWindow",
     "LoadPattern",
     "LoadTest",
     "ModelAlias",
@@ -40,4 +58,5 @@ __all__ = [
     "UploadState",
     "VersionFile",
     "VersionState",
+    "Visibility",
 ]

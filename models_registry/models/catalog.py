@@ -25,8 +25,16 @@ class RiskClass(models.TextChoices):
     HIGH = "high", _("High")
 
 
+class Visibility(models.TextChoices):
+    EVERYBODY = "everybody", _("Everybody who signs in")
+    TEAM = "team", _("Its team, seats and owner")
+
+
 class RegisteredModel(models.Model):
-    """A model that has versions, a promise and callers. `name` is lower_snake_case."""
+    """A model that has versions, a promise and callers. `name` is lower_snake_case.
+
+    With the visibility `team` it, and everything that hangs on it, does not exist for others.
+    """
 
     name = models.CharField(max_length=63, unique=True)
     description = models.TextField(blank=True)
@@ -35,6 +43,9 @@ class RegisteredModel(models.Model):
         Team, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
     risk_class = models.CharField(max_length=8, choices=RiskClass.choices, default=RiskClass.MEDIUM)
+    visibility = models.CharField(
+        max_length=10, choices=Visibility.choices, default=Visibility.EVERYBODY
+    )
     tags: ArrayField[list[str], list[str]] = ArrayField(
         models.CharField(max_length=40), default=list, blank=True
     )

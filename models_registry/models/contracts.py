@@ -16,13 +16,15 @@ class ContractState(models.TextChoices):
     IN_FORCE = "in_force", _("In force")
     SUPERSEDED = "superseded", _("Superseded")
     WITHDRAWN = "withdrawn", _("Withdrawn")
+    EXPIRED = "expired", _("Expired")
 
 
 class ServiceContract(models.Model):
     """A numbered revision of a model's promise; immutable from the moment it is proposed.
 
     `payload` holds the exact canonical bytes (RFC 8785) that are signed; `digest` is their SHA-256
-    in hex. In force when all three seats have signed; the next one in force supersedes it.
+    in hex. In force when all three seats have signed; the next one in force supersedes it, and
+    the end of the day `valid_until` (UTC), copied from the document, ends it.
     """
 
     model = models.ForeignKey(RegisteredModel, on_delete=models.PROTECT, related_name="contracts")
@@ -36,6 +38,7 @@ class ServiceContract(models.Model):
     note = models.TextField(blank=True)
     proposed_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     proposed_at = models.DateTimeField(auto_now_add=True)
+    valid_until = models.DateField(null=True, blank=True)
     in_force_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -77,3 +80,53 @@ class ContractSignature(models.Model):
 
     def __str__(self) -> str:
         return f"{self.seat} of contract {self.contract_id}"
+
+
+class ContractDraft(models.Model):
+    """A contract that is still being written: `text` is YAML, and may be wrong.
+
+    `edition` counts its changes; a change names the one that it was made from, so that two people
+    never overwrite each other. A proposed draft keeps the revision that it became.
+    """
+
+    model = models.ForeignKey(RegisteredModel, on_delete=models.CASCADE, related_name="drafts")
+    title = models.CharField(max_length=120)
+    text = models.TextField()
+    edition = models.PositiveIntegerField(default=1)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    changed_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField(auto_now=True)
+    proposed_as = models.ForeignKey(
+        ServiceContract, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    discarded_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-changed_at"]
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class ContractComment(models.Model):
+    """What somebody says of a proposal, of one place in it (`pointer`, RFC 6901) or as a whole."""
+
+    contract = models.ForeignKey(ServiceContract, on_delete=models.CASCADE, related_name="comments")
+    author = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    pointer = models.CharField(max_length=200, blank=True)
+    text = models.TextField()
+    answers = models.ForeignKey(
+        "self", on_delete=models.CASCADE, null=True, blank=True, related_name="+"
+    )
+    at = models.DateTimeField(auto_now_add=True)
+    resolved_at = models.DateTimeField(null=True, blank=True)
+    resolved_by = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["at"]
+
+    def __str__(self) -> str:
+        return self.text[:60]

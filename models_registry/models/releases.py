@@ -31,6 +31,12 @@ class Environment(models.Model):
         models.CharField(max_length=32, choices=Role.choices), default=list, blank=True
     )
     author_may_approve = models.BooleanField(default=False)
+    # What an approval takes, as data: see models_registry.rules.approval_policy.
+    approval_rules = models.JSONField(default=list, blank=True)
+    approval_valid_days = models.PositiveSmallIntegerField(null=True, blank=True)
+    break_glass_roles: ArrayField[list[str], list[str]] = ArrayField(
+        models.CharField(max_length=32, choices=Role.choices), default=list, blank=True
+    )
     production = models.BooleanField(default=False)
     requires_load_test = models.BooleanField(default=False)
     load_test_p95_ms = models.FloatField(default=50.0)
@@ -39,6 +45,37 @@ class Environment(models.Model):
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class FreezeWindow(models.Model):
+    """A time in which nothing new is released to an environment; times in UTC.
+
+    `weekly` repeats it each week from its first beginning until it is lifted.
+    """
+
+    environment = models.ForeignKey(
+        Environment, on_delete=models.CASCADE, related_name="freeze_windows"
+    )
+    name = models.CharField(max_length=80)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    weekly = models.BooleanField(default=False)
+    reason = models.CharField(max_length=300, blank=True)
+    created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    lifted_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["starts_at"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=models.Q(ends_at__gt=models.F("starts_at")),
+                name="freeze_ends_after_it_starts",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -114,3 +151,31 @@ class ReleaseApproval(models.Model):
 
     def __str__(self) -> str:
         return f"{'approved' if self.approved else 'refused'} by {self.person_id}"
+
+
+class BreakGlass(models.Model):
+    """A release that went ahead against its environment's policy: by whom, why, past what.
+
+    Signed over the release's payload like an approval. `waived` lists the codes and sentences of
+    what was not met. A second person has been told, and says that they have looked into it.
+    """
+
+    release = models.OneToOneField(Release, on_delete=models.PROTECT, related_name="break_glass")
+    person = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    role = models.CharField(max_length=32, choices=Role.choices)
+    key = models.ForeignKey(SigningKey, on_delete=models.PROTECT, related_name="+")
+    envelope = models.JSONField()
+    reason = models.TextField()
+    waived = models.JSONField(default=list)
+    at = models.DateTimeField(auto_now_add=True)
+    reviewed_by = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    reviewed_at = models.DateTimeField(null=True, blank=True)
+    review = models.TextField(blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-at"]
+
+    def __str__(self) -> str:
+        return f"break-glass of {self.release_id}"
