@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.views import accounts, audit, health, jobs, people, settings
+from console.views import accounts, audit, health, jobs, notices, people, settings
 
 urlpatterns = [
     path("healthz", health.alive, name="healthz"),
@@ -16,6 +16,8 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/", jobs.detail, name="job-detail"),
     path("jobs/<uuid:job_id>/cancel/", jobs.cancel, name="job-cancel"),
     path("jobs/<uuid:job_id>/retry/", jobs.retry, name="job-retry"),
+    path("notices/", notices.index, name="notice-list"),
+    path("notices/<int:notice_id>/done/", notices.done, name="notice-done"),
     path("audit/", audit.index, name="audit-list"),
     path("audit/verify/", audit.verify, name="audit-verify"),
     path("settings/", settings.you, name="settings"),

@@ -16,8 +16,11 @@ from console.api.keys import (
     TokenListView,
     TokenRevokeView,
 )
+from console.api.notices import NoticeDoneView, NoticeListView
 
 urlpatterns = [
+    path("notices/", NoticeListView.as_view(), name="notice-list"),
+    path("notices/<int:notice_id>/done/", NoticeDoneView.as_view(), name="notice-done"),
     path("schema/", SpectacularAPIView.as_view(permission_classes=[AllowAny]), name="schema"),
     path("events/", events, name="events"),
     path("me/", MeView.as_view(), name="me"),

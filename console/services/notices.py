@@ -12,6 +12,7 @@ from console import live
 from console.actors import Actor, require
 from console.errors import NotFound
 from console.models import Notice, Severity, User
+from console.services import audit
 
 
 def notify(
@@ -77,5 +78,12 @@ def dismiss(*, notice_id: int, actor: Actor) -> Notice:
         if notice.done_at is None:
             notice.done_at = timezone.now()
             notice.save(update_fields=["done_at"])
+            audit.record(
+                actor=actor,
+                action="notice.done",
+                subject=notice.subject,
+                subject_url=notice.subject_url,
+                after={"kind": notice.kind},
+            )
             live.publish(f"inbox:{actor.user.username}", "inbox.changed")
     return notice

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from django.db.models import Exists, OuterRef
 from django.urls import reverse
 
-from console.models import Job, JobState, User
+from console.models import Job, JobState, Notice, User
+from console.selectors.notices import open_notices
 from deployments.models import Endpoint
 from deployments.rules.slo import Promise
 from deployments.selectors.endpoint_types import EndpointRow
@@ -36,6 +37,7 @@ class InboxItem:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
+    notices: list[Notice]
     inbox: list[InboxItem]
     endpoints: list[EndpointRow]
     nodes: list[NodeRow]
@@ -52,6 +54,7 @@ def overview(user: User, now: datetime) -> Overview:
     )
     rows = rows_of(endpoints, now)
     return Overview(
+        notices=open_notices(user),
         inbox=sorted(items, key=lambda item: item.at, reverse=True)[:MOST_ITEMS],
         endpoints=sorted(
             rows, key=lambda row: (_ORDER.index(row.promise), row.environment, row.model)

@@ -11,8 +11,9 @@ from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from console.actors import Actor
-from console.models import SigningKey
+from console.models import Notice, SigningKey, User
 from console.services.jobs import enqueue
+from console.services.notices import notify
 from console.services.tokens import create_token
 from deployments.models import Endpoint
 from deployments.services import fleet
@@ -85,6 +86,7 @@ def world(db: None) -> World:
             "model": model.name,
             "name": model.name,
             "node": "local",
+            "notice_id": _notice(persons.ada),
             "number": 1,
             "output": 0,
             "release_id": release.pk,
@@ -95,6 +97,11 @@ def world(db: None) -> World:
             "username": "dana",
         },
     )
+
+
+def _notice(person: User) -> int:
+    notify(people=[person], kind="placement.drift", key="world", subject="fraud_detector v1")
+    return Notice.objects.get(recipient=person).pk
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ EVERYBODY_MAY = {
     "api:token-list",
     "api:token-revoke",
     "console:audit-verify",
+    "api:notice-done",
+    "console:notice-done",
     "console:key-enrol",
     "console:key-revoke",
     "console:settings",
