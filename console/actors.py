@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
 from console.errors import NotAllowed
-from console.models import User
-from console.rules.permissions import ACTIONS
+from console.models import Role, Team, User
+from console.models.accounts import SYSTEM_USERNAME
+from console.rules.permissions import ACTIONS, ActionRule
 
-SYSTEM_USERNAME = "system"
+ADMINS_NAMED = 3
+
+
+class Somewhere(Enum):
+    """No team in particular."""
+
+    ANY_TEAM = "any team"
+
+
+ANY_TEAM: Final = Somewhere.ANY_TEAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +50,14 @@ class Actor:
         return self.user.username == SYSTEM_USERNAME
 
 
-def allowed(actor: Actor, action: str) -> bool:
-    """Whether the actor's roles (and the token's scopes) permit the action as such."""
+def allowed(actor: Actor, action: str, team_id: int | Somewhere | None = ANY_TEAM) -> bool:
+    """Whether the actor's roles (and the token's scopes) permit the action as such.
+
+    Services on a model give `team_id=model.team_id`: the global roles count and those held in
+    that team; None is a model of no team, where only global roles count. Without it any team's
+    roles will do ("could they anywhere?"), which is what doors and menus ask. What concerns the
+    whole installation always takes a global role.
+    """
     rule = ACTIONS[action]
     if actor.is_system:
         return True
@@ -47,12 +65,14 @@ def allowed(actor: Actor, action: str) -> bool:
         return False
     if actor.scopes is not None and rule.scope not in actor.scopes:
         return False
-    return actor.user.is_superuser or not rule.roles or actor.user.has_role(*rule.roles)
+    if actor.user.is_superuser or not rule.roles or actor.user.has_role(*rule.roles):
+        return True
+    return rule.per_team and not rule.roles.isdisjoint(_roles(actor.user, team_id))
 
 
-def require(actor: Actor, action: str) -> None:
-    """Raise NotAllowed, with what is missing, unless the actor may do the action."""
-    if allowed(actor, action):
+def require(actor: Actor, action: str, team_id: int | Somewhere | None = ANY_TEAM) -> None:
+    """Raise NotAllowed, with what is missing and whom to ask, unless `allowed`."""
+    if allowed(actor, action, team_id):
         return
     rule = ACTIONS[action]
     if actor.scopes is not None and rule.scope not in actor.scopes:
@@ -63,5 +83,27 @@ def require(actor: Actor, action: str) -> None:
         )
     raise NotAllowed(
         f"{actor.user.username} may not {rule.words}.",
-        hint="It takes one of these roles: " + ", ".join(sorted(rule.roles)) + ".",
+        hint=f"{_what_it_takes(rule, team_id)} {_whom_to_ask()}",
     )
+
+
+def _roles(user: User, team_id: int | Somewhere | None) -> frozenset[str]:
+    return user.roles_anywhere if isinstance(team_id, Somewhere) else user.roles_in(team_id)
+
+
+def _what_it_takes(rule: ActionRule, team_id: int | Somewhere | None) -> str:
+    sentence = "It takes one of these roles: " + ", ".join(sorted(rule.roles))
+    if not rule.per_team or team_id is None:
+        return f"{sentence}, for the whole installation."
+    if isinstance(team_id, Somewhere):
+        return f"{sentence}."
+    team = Team.objects.filter(pk=team_id).first()
+    return f"{sentence}, for the whole installation or in the team {team}."
+
+
+def _whom_to_ask() -> str:
+    admins = User.objects.filter(roles__contains=[Role.PLATFORM_ADMIN], is_active=True)
+    names = list(admins.values_list("username", flat=True)[:ADMINS_NAMED])
+    if not names:
+        return "Ask whoever runs this installation."
+    return f"Ask a platform admin: {', '.join(names)}."

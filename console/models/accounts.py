@@ -7,7 +7,11 @@ from typing import Any, ClassVar
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
+
+# The installation itself, for what happens by timer.
+SYSTEM_USERNAME = "system"
 
 
 class Role(models.TextChoices):
@@ -73,7 +77,50 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self.display_name or self.username
 
     def has_role(self, *roles: str) -> bool:
+        """Whether the person has one of these roles for the whole installation."""
         return bool(set(roles) & set(self.roles))
+
+    def roles_in(self, team_id: int | None) -> frozenset[str]:
+        """Roles that count for what belongs to the team: the global ones and those held in it.
+
+        What belongs to no team (None) knows the global ones alone. At most one query for as long
+        as this instance lives, and none for who is in no need of it (see `team_roles`).
+        """
+        own = frozenset(self.roles)
+        return own if team_id is None else own | self.team_roles.get(team_id, frozenset())
+
+    @property
+    def roles_anywhere(self) -> frozenset[str]:
+        """Roles held globally or in any team: what doors and menus ask."""
+        return frozenset(self.roles).union(*self.team_roles.values())
+
+    @property
+    def sees_all_models(self) -> bool:
+        """Whether no model is invisible: platform admins, and global SREs, who operate them all.
+
+        Whoever is on call must see what fails at night, and already holds the machines on which
+        every model runs. A role in one team alone opens that team's models only.
+        """
+        return (
+            self.is_superuser
+            or self.username == SYSTEM_USERNAME
+            or self.has_role(Role.PLATFORM_ADMIN, Role.SRE)
+        )
+
+    @cached_property
+    def team_roles(self) -> dict[int, frozenset[str]]:
+        """The roles of each membership by the team's id (one query, kept on the instance)."""
+        if self.pk is None:
+            return {}
+        memberships = TeamMembership.objects.filter(user=self).order_by("team_id")
+        return {
+            team: frozenset(roles) for team, roles in memberships.values_list("team_id", "roles")
+        }
+
+    def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
+        """Read the row anew, and with it what is kept of the memberships."""
+        self.__dict__.pop("team_roles", None)
+        super().refresh_from_db(*args, **kwargs)
 
 
 class Team(models.Model):

@@ -19,11 +19,16 @@ SCOPES = ("read", "write", "sign", "operate", "admin")
 
 @dataclass(frozen=True, slots=True)
 class ActionRule:
-    """Roles that may do it (empty: everybody signed in), a token's scope, and the act in words."""
+    """Roles that may do it (empty: everybody signed in), a token's scope, and the act in words.
+
+    `per_team`: a role held in a team counts for what belongs to that team. It does not where the
+    act concerns the whole installation.
+    """
 
     roles: frozenset[str]
     scope: str
     words: str
+    per_team: bool = True
 
 
 ACTIONS: dict[str, ActionRule] = {
@@ -59,21 +64,25 @@ ACTIONS: dict[str, ActionRule] = {
     "split.change": ActionRule(OPERATORS, "operate", "move traffic"),
     "endpoint.rollback": ActionRule(OPERATORS, "operate", "roll back"),
     "endpoint.mode": ActionRule(OPERATORS, "operate", "change an endpoint's mode"),
-    "node.register": ActionRule(OPERATORS, "operate", "register a node"),
-    "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node"),
-    "environment.change": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "change an environment"),
-    "environment.freeze": ActionRule(OPERATORS, "operate", "freeze an environment"),
+    "node.register": ActionRule(OPERATORS, "operate", "register a node", per_team=False),
+    "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node", per_team=False),
+    "environment.change": ActionRule(
+        frozenset({PLATFORM_ADMIN}), "admin", "change an environment", per_team=False
+    ),
+    "environment.freeze": ActionRule(OPERATORS, "operate", "freeze an environment", per_team=False),
     "job.manage_own": ActionRule(EVERYBODY, "write", "manage one's own jobs"),
     # One's own jobs may always be cancelled and retried; this is for those of others.
-    "job.manage": ActionRule(OPERATORS, "operate", "manage other people's jobs"),
+    "job.manage": ActionRule(OPERATORS, "operate", "manage other people's jobs", per_team=False),
     "key.manage_own": ActionRule(EVERYBODY, "sign", "manage one's signing keys"),
     "token.manage_own": ActionRule(EVERYBODY, "admin", "manage one's tokens"),
     "second_factor.manage_own": ActionRule(EVERYBODY, "admin", "manage one's second factor"),
     "notice.manage_own": ActionRule(EVERYBODY, "write", "see to one's notices"),
-    "user.manage": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "manage people"),
-    "team.manage": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "manage teams"),
+    "user.manage": ActionRule(
+        frozenset({PLATFORM_ADMIN}), "admin", "manage people", per_team=False
+    ),
+    "team.manage": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "manage teams", per_team=False),
     "service_account.manage": ActionRule(
-        frozenset({PLATFORM_ADMIN}), "admin", "manage service accounts"
+        frozenset({PLATFORM_ADMIN}), "admin", "manage service accounts", per_team=False
     ),
     "audit.read": ActionRule(EVERYBODY, "read", "read the audit trail"),
     "audit.export": ActionRule(EVERYBODY, "read", "export the audit trail"),
@@ -81,5 +90,6 @@ ACTIONS: dict[str, ActionRule] = {
         frozenset({PLATFORM_ADMIN}),
         "admin",
         "manage where the audit trail goes and how long it stays",
+        per_team=False,
     ),
 }

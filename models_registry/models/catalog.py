@@ -8,7 +8,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from console.models import Team, User
+from console.models import Team, TeamMembership, User
 
 
 class Seat(models.TextChoices):
@@ -28,6 +28,32 @@ class RiskClass(models.TextChoices):
 class Visibility(models.TextChoices):
     EVERYBODY = "everybody", _("Everybody who signs in")
     TEAM = "team", _("Its team, seats and owner")
+
+
+class RegisteredModelQuerySet(models.QuerySet["RegisteredModel"]):
+    """Models, with who may see them."""
+
+    def visible_to(self, user: User) -> RegisteredModelQuerySet:
+        """The models that exist for this person (no query of its own)."""
+        return self.filter(visible_models(user))
+
+
+def visible_models(user: User, path: str = "") -> models.Q:
+    """The condition that the model at `path` ("version__model__") exists for this person.
+
+    With the visibility `team` that is its owner, its team, who sits in its seats, and who sees
+    all models (`User.sees_all_models`). The parts are subqueries, so that no row comes twice.
+    """
+    if user.sees_all_models:
+        return models.Q()
+    teams = TeamMembership.objects.filter(user=user).values("team")
+    seats = SeatHolder.objects.filter(user=user).values("model")
+    return (
+        models.Q(**{f"{path}visibility": Visibility.EVERYBODY})
+        | models.Q(**{f"{path}owner": user})
+        | models.Q(**{f"{path}team__in": teams})
+        | models.Q(**{f"{path}id__in": seats})
+    )
 
 
 class RegisteredModel(models.Model):
@@ -52,6 +78,8 @@ class RegisteredModel(models.Model):
     last_version_number = models.PositiveIntegerField(default=0)
     last_contract_revision = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = RegisteredModelQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]

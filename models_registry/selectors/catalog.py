@@ -78,9 +78,15 @@ def model_list(
     return models
 
 
-def find_model(name: str) -> RegisteredModel:
-    """The model with the annotations of `model_list`. Raises NotFound."""
-    model = _fetched().filter(name=name).first()
+def find_model(name: str, *, user: User | None = None) -> RegisteredModel:
+    """The model with the annotations of `model_list`.
+
+    Raises NotFound, in the same words for one that this person may not see.
+    """
+    models = _fetched()
+    if user is not None:
+        models = models.visible_to(user)
+    model = models.filter(name=name).first()
     if model is None:
         raise NotFound(
             f"There is no model named {name[:63]}.",
