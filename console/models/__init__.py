@@ -23,6 +23,7 @@ from console.models.sign_ins import (
     Invitation,
     Passkey,
     WorkloadIdentity,
+    WorkloadTokenUse,
 )
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "UserKind",
     "UserManager",
     "WorkloadIdentity",
+    "WorkloadTokenUse",
 ]

@@ -120,3 +120,19 @@ class WorkloadIdentity(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class WorkloadTokenUse(models.Model):
+    """An outside platform's token that was taken in: it opens nothing a second time.
+
+    `digest` is the SHA-256 of its issuer and id; the row is of no use after the token has expired.
+    """
+
+    digest = models.CharField(max_length=64, unique=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["expires_at"]
+
+    def __str__(self) -> str:
+        return self.digest[:12]
