@@ -63,6 +63,8 @@ def allowed(actor: Actor, action: str, team_id: int | Somewhere | None = ANY_TEA
         return True
     if not actor.user.is_active:
         return False
+    if rule.persons_only and actor.user.is_service:
+        return False
     if actor.scopes is not None and rule.scope not in actor.scopes:
         return False
     if actor.user.is_superuser or not rule.roles or actor.user.has_role(*rule.roles):
@@ -75,6 +77,12 @@ def require(actor: Actor, action: str, team_id: int | Somewhere | None = ANY_TEA
     if allowed(actor, action, team_id):
         return
     rule = ACTIONS[action]
+    if rule.persons_only and actor.user.is_service:
+        raise NotAllowed(
+            f"{actor.user.username} is a service account, and it takes a person to {rule.words}.",
+            code="person_needed",
+            hint="Have a person with the role do it, in their own name.",
+        )
     if actor.scopes is not None and rule.scope not in actor.scopes:
         raise NotAllowed(
             f"This token may not {rule.words}: it lacks the scope “{rule.scope}”.",

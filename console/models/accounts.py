@@ -76,6 +76,11 @@ class User(AbstractBaseUser, PermissionsMixin):
     def get_full_name(self) -> str:
         return self.display_name or self.username
 
+    @property
+    def is_service(self) -> bool:
+        """Whether this is a program's account, not a person's."""
+        return self.kind == UserKind.SERVICE
+
     def has_role(self, *roles: str) -> bool:
         """Whether the person has one of these roles for the whole installation."""
         return bool(set(roles) & set(self.roles))

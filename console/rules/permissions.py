@@ -22,13 +22,15 @@ class ActionRule:
     """Roles that may do it (empty: everybody signed in), a token's scope, and the act in words.
 
     `per_team`: a role held in a team counts for what belongs to that team. It does not where the
-    act concerns the whole installation.
+    act concerns the whole installation. `persons_only`: a service account never may, whatever its
+    roles say: a machine puts its name to nothing, and makes itself no longer lived.
     """
 
     roles: frozenset[str]
     scope: str
     words: str
     per_team: bool = True
+    persons_only: bool = False
 
 
 ACTIONS: dict[str, ActionRule] = {
@@ -50,15 +52,21 @@ ACTIONS: dict[str, ActionRule] = {
     "contract.propose": ActionRule(PEOPLE_OF_A_MODEL, "write", "propose a contract"),
     "contract.withdraw": ActionRule(PEOPLE_OF_A_MODEL, "write", "withdraw a contract"),
     # The seat is checked as well: holding a role is not yet holding a seat.
-    "contract.sign": ActionRule(PEOPLE_OF_A_MODEL, "sign", "sign a contract"),
+    "contract.sign": ActionRule(PEOPLE_OF_A_MODEL, "sign", "sign a contract", persons_only=True),
     "release.request": ActionRule(
         frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "ask for a release"
     ),
     # The environment's policy decides which role counts.
-    "release.decide": ActionRule(PEOPLE_OF_A_MODEL, "sign", "decide on a release"),
+    "release.decide": ActionRule(
+        PEOPLE_OF_A_MODEL, "sign", "decide on a release", persons_only=True
+    ),
     # Past the policy, with a reason that stays: the environment says who may.
-    "release.break_glass": ActionRule(OPERATORS, "sign", "release against the policy"),
-    "release.review": ActionRule(OPERATORS, "write", "look into a release against the policy"),
+    "release.break_glass": ActionRule(
+        OPERATORS, "sign", "release against the policy", persons_only=True
+    ),
+    "release.review": ActionRule(
+        OPERATORS, "write", "look into a release against the policy", persons_only=True
+    ),
     "deployment.create": ActionRule(OPERATORS, "operate", "deploy"),
     "deployment.remove": ActionRule(OPERATORS, "operate", "remove a deployment"),
     "split.change": ActionRule(OPERATORS, "operate", "move traffic"),
@@ -66,6 +74,7 @@ ACTIONS: dict[str, ActionRule] = {
     "endpoint.mode": ActionRule(OPERATORS, "operate", "change an endpoint's mode"),
     "node.register": ActionRule(OPERATORS, "operate", "register a node", per_team=False),
     "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node", per_team=False),
+    "node.verify": ActionRule(OPERATORS, "operate", "have a node verified"),
     "environment.change": ActionRule(
         frozenset({PLATFORM_ADMIN}), "admin", "change an environment", per_team=False
     ),
@@ -73,16 +82,28 @@ ACTIONS: dict[str, ActionRule] = {
     "job.manage_own": ActionRule(EVERYBODY, "write", "manage one's own jobs"),
     # One's own jobs may always be cancelled and retried; this is for those of others.
     "job.manage": ActionRule(OPERATORS, "operate", "manage other people's jobs", per_team=False),
-    "key.manage_own": ActionRule(EVERYBODY, "sign", "manage one's signing keys"),
-    "token.manage_own": ActionRule(EVERYBODY, "admin", "manage one's tokens"),
-    "second_factor.manage_own": ActionRule(EVERYBODY, "admin", "manage one's second factor"),
+    "key.manage_own": ActionRule(EVERYBODY, "sign", "manage one's signing keys", persons_only=True),
+    "token.manage_own": ActionRule(EVERYBODY, "admin", "manage one's tokens", persons_only=True),
+    "second_factor.manage_own": ActionRule(
+        EVERYBODY, "admin", "manage one's second factor", persons_only=True
+    ),
     "notice.manage_own": ActionRule(EVERYBODY, "write", "see to one's notices"),
     "user.manage": ActionRule(
-        frozenset({PLATFORM_ADMIN}), "admin", "manage people", per_team=False
+        frozenset({PLATFORM_ADMIN}),
+        "admin",
+        "manage people",
+        per_team=False,
+        persons_only=True,
     ),
-    "team.manage": ActionRule(frozenset({PLATFORM_ADMIN}), "admin", "manage teams", per_team=False),
+    "team.manage": ActionRule(
+        frozenset({PLATFORM_ADMIN}), "admin", "manage teams", per_team=False, persons_only=True
+    ),
     "service_account.manage": ActionRule(
-        frozenset({PLATFORM_ADMIN}), "admin", "manage service accounts", per_team=False
+        frozenset({PLATFORM_ADMIN}),
+        "admin",
+        "manage service accounts",
+        per_team=False,
+        persons_only=True,
     ),
     "audit.read": ActionRule(EVERYBODY, "read", "read the audit trail"),
     "audit.export": ActionRule(EVERYBODY, "read", "export the audit trail"),
