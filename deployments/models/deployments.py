@@ -11,6 +11,11 @@ from django.utils.translation import gettext_lazy as _
 from console.models import Job, User
 from deployments.models.fleet import Node
 from models_registry.models import RegisteredModel, Release
+from models_registry.models.catalog import OfModelQuerySet
+
+
+class ServingGenerationQuerySet(OfModelQuerySet["ServingGeneration"]):
+    model_path = "model__"
 
 
 class ServingGeneration(models.Model):
@@ -26,6 +31,8 @@ class ServingGeneration(models.Model):
     config_sha256 = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = ServingGenerationQuerySet.as_manager()
+
     class Meta:
         ordering: ClassVar[list[str]] = ["model_id", "number"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -39,6 +46,10 @@ class ServingGeneration(models.Model):
         return self.triton_model
 
 
+class DeploymentQuerySet(OfModelQuerySet["Deployment"]):
+    model_path = "release__version__model__"
+
+
 class Deployment(models.Model):
     """A release that should run in its environment (or, once `removed_at` is set, should not)."""
 
@@ -49,6 +60,8 @@ class Deployment(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     removal_requested_at = models.DateTimeField(null=True, blank=True)
     removed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = DeploymentQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-created_at"]
@@ -74,6 +87,10 @@ class PlacementState(models.TextChoices):
     FAILED = "failed", _("Failed")
 
 
+class PlacementQuerySet(OfModelQuerySet["Placement"]):
+    model_path = "deployment__release__version__model__"
+
+
 class Placement(models.Model):
     """A deployment on one node; its files lie in `<triton_model>/<version number>/`."""
 
@@ -94,6 +111,8 @@ class Placement(models.Model):
     folder_signed_by = models.CharField(max_length=64, blank=True)
     ready_at = models.DateTimeField(null=True, blank=True)
     changed_at = models.DateTimeField(auto_now=True)
+
+    objects = PlacementQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["deployment_id", "node_id"]

@@ -10,6 +10,11 @@ from django.db import models
 from console.models import Job, User
 from deployments.models.fleet import Node
 from models_registry.models import Artifact, ModelVersion
+from models_registry.models.catalog import OfModelQuerySet
+
+
+class TensorRtPlanQuerySet(OfModelQuerySet["TensorRtPlan"]):
+    model_path = "version__model__"
 
 
 class TensorRtPlan(models.Model):
@@ -34,6 +39,8 @@ class TensorRtPlan(models.Model):
     requested_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     requested_at = models.DateTimeField(auto_now_add=True)
     built_at = models.DateTimeField(null=True, blank=True)
+
+    objects = TensorRtPlanQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-requested_at"]

@@ -7,6 +7,11 @@ from typing import ClassVar
 from django.db import models
 
 from deployments.models.traffic import Endpoint
+from models_registry.models.catalog import OfModelQuerySet
+
+
+class MinuteRollupQuerySet(OfModelQuerySet["MinuteRollup"]):
+    model_path = "endpoint__model__"
 
 
 class MinuteRollup(models.Model):
@@ -31,6 +36,8 @@ class MinuteRollup(models.Model):
     queue_ns = models.BigIntegerField(default=0)
     compute_ns = models.BigIntegerField(default=0)
     triton_failures = models.BigIntegerField(default=0)
+
+    objects = MinuteRollupQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["minute"]

@@ -10,12 +10,17 @@ from django.utils.translation import gettext_lazy as _
 from console.models import Job, User
 from deployments.models.fleet import Gateway
 from models_registry.models import Environment, RegisteredModel
+from models_registry.models.catalog import OfModelQuerySet
 
 
 class EndpointMode(models.TextChoices):
     NORMAL = "normal", _("Normal")
     FALLBACK = "fallback", _("Fallback")
     OPEN = "open", _("Circuit open")
+
+
+class EndpointQuerySet(OfModelQuerySet["Endpoint"]):
+    model_path = "model__"
 
 
 class Endpoint(models.Model):
@@ -36,6 +41,8 @@ class Endpoint(models.Model):
         related_name="+",
     )
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = EndpointQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["environment__name", "model__name"]
@@ -64,6 +71,10 @@ class SplitCause(models.TextChoices):
     UNLOAD = "unload", _("Unload")
 
 
+class TrafficSplitQuerySet(OfModelQuerySet["TrafficSplit"]):
+    model_path = "endpoint__model__"
+
+
 class TrafficSplit(models.Model):
     """One numbered revision of an endpoint's routing; immutable but for its state.
 
@@ -87,6 +98,8 @@ class TrafficSplit(models.Model):
     state = models.CharField(max_length=12, choices=SplitState.choices, default=SplitState.PENDING)
     created_at = models.DateTimeField()
     applied_at = models.DateTimeField(null=True, blank=True)
+
+    objects = TrafficSplitQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-revision"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self, TypeVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -30,10 +30,23 @@ class Visibility(models.TextChoices):
     TEAM = "team", _("Its team, seats and owner")
 
 
+T = TypeVar("T", bound=models.Model)
+
+
+class OfModelQuerySet(models.QuerySet[T]):
+    """Rows that hang on a model, reached by `model_path`: seen by whoever may see the model."""
+
+    model_path: ClassVar[str] = "model__"
+
+    def visible_to(self, user: User) -> Self:
+        """The rows that exist for this person (no query of its own)."""
+        return self.filter(visible_models(user, self.model_path))
+
+
 class RegisteredModelQuerySet(models.QuerySet["RegisteredModel"]):
     """Models, with who may see them."""
 
-    def visible_to(self, user: User) -> RegisteredModelQuerySet:
+    def visible_to(self, user: User) -> Self:
         """The models that exist for this person (no query of its own)."""
         return self.filter(visible_models(user))
 
@@ -94,6 +107,10 @@ class RegisteredModel(models.Model):
         return self.name
 
 
+class SeatHolderQuerySet(OfModelQuerySet["SeatHolder"]):
+    model_path = "model__"
+
+
 class SeatHolder(models.Model):
     """Who sits in one of a model's three seats."""
 
@@ -101,6 +118,8 @@ class SeatHolder(models.Model):
     seat = models.CharField(max_length=16, choices=Seat.choices)
     user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     since = models.DateTimeField(auto_now_add=True)
+
+    objects = SeatHolderQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["seat"]
@@ -112,6 +131,10 @@ class SeatHolder(models.Model):
         return f"{self.seat} of {self.model_id}: {self.user_id}"
 
 
+class ModelAliasQuerySet(OfModelQuerySet["ModelAlias"]):
+    model_path = "model__"
+
+
 class ModelAlias(models.Model):
     """A name that points to a version, such as champion or challenger."""
 
@@ -120,6 +143,8 @@ class ModelAlias(models.Model):
     version = models.ForeignKey(
         "models_registry.ModelVersion", on_delete=models.CASCADE, related_name="aliases"
     )
+
+    objects = ModelAliasQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]

@@ -8,7 +8,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from console.models import SigningKey, User
-from models_registry.models.catalog import RegisteredModel, Seat
+from models_registry.models.catalog import OfModelQuerySet, RegisteredModel, Seat
 
 
 class ContractState(models.TextChoices):
@@ -17,6 +17,10 @@ class ContractState(models.TextChoices):
     SUPERSEDED = "superseded", _("Superseded")
     WITHDRAWN = "withdrawn", _("Withdrawn")
     EXPIRED = "expired", _("Expired")
+
+
+class ServiceContractQuerySet(OfModelQuerySet["ServiceContract"]):
+    model_path = "model__"
 
 
 class ServiceContract(models.Model):
@@ -42,6 +46,8 @@ class ServiceContract(models.Model):
     in_force_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
+    objects = ServiceContractQuerySet.as_manager()
+
     class Meta:
         ordering: ClassVar[list[str]] = ["-revision"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -57,6 +63,10 @@ class ServiceContract(models.Model):
         return f"{self.model.name} contract {self.revision}"
 
 
+class ContractSignatureQuerySet(OfModelQuerySet["ContractSignature"]):
+    model_path = "contract__model__"
+
+
 class ContractSignature(models.Model):
     """One seat's DSSE envelope over a contract's payload; name and role are copied as text."""
 
@@ -69,6 +79,8 @@ class ContractSignature(models.Model):
     envelope = models.JSONField()
     signed_at = models.DateTimeField(auto_now_add=True)
 
+    objects = ContractSignatureQuerySet.as_manager()
+
     class Meta:
         ordering: ClassVar[list[str]] = ["signed_at"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -80,6 +92,10 @@ class ContractSignature(models.Model):
 
     def __str__(self) -> str:
         return f"{self.seat} of contract {self.contract_id}"
+
+
+class ContractDraftQuerySet(OfModelQuerySet["ContractDraft"]):
+    model_path = "model__"
 
 
 class ContractDraft(models.Model):
@@ -102,11 +118,17 @@ class ContractDraft(models.Model):
     )
     discarded_at = models.DateTimeField(null=True, blank=True)
 
+    objects = ContractDraftQuerySet.as_manager()
+
     class Meta:
         ordering: ClassVar[list[str]] = ["-changed_at"]
 
     def __str__(self) -> str:
         return self.title
+
+
+class ContractCommentQuerySet(OfModelQuerySet["ContractComment"]):
+    model_path = "contract__model__"
 
 
 class ContractComment(models.Model):
@@ -124,6 +146,8 @@ class ContractComment(models.Model):
     resolved_by = models.ForeignKey(
         User, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
     )
+
+    objects = ContractCommentQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["at"]

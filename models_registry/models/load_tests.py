@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.models import Job, User
 from models_registry.models.artifacts import Artifact
+from models_registry.models.catalog import OfModelQuerySet
 from models_registry.models.releases import Environment
 from models_registry.models.versions import ModelVersion
 
@@ -18,6 +19,10 @@ class LoadPattern(models.TextChoices):
     PULSE = "pulse", _("Pulse")
     STEP = "step", _("Step")
     MIXED = "mixed", _("Mixed")
+
+
+class LoadTestQuerySet(OfModelQuerySet["LoadTest"]):
+    model_path = "version__model__"
 
 
 class LoadTest(models.Model):
@@ -44,6 +49,8 @@ class LoadTest(models.Model):
     requested_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     requested_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = LoadTestQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-requested_at"]

@@ -10,6 +10,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from console.models import Role, SigningKey, User
+from models_registry.models.catalog import OfModelQuerySet
 from models_registry.models.contracts import ServiceContract
 from models_registry.models.versions import ModelVersion
 
@@ -88,6 +89,10 @@ class ReleaseState(models.TextChoices):
     WITHDRAWN = "withdrawn", _("Withdrawn")
 
 
+class ReleaseQuerySet(OfModelQuerySet["Release"]):
+    model_path = "version__model__"
+
+
 class Release(models.Model):
     """One version for one environment; `payload` is the canonical document that approvals sign."""
 
@@ -111,6 +116,8 @@ class Release(models.Model):
     decided_at = models.DateTimeField(null=True, blank=True)
     note = models.TextField(blank=True)
 
+    objects = ReleaseQuerySet.as_manager()
+
     class Meta:
         ordering: ClassVar[list[str]] = ["-requested_at"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -123,6 +130,10 @@ class Release(models.Model):
 
     def __str__(self) -> str:
         return f"{self.version} to {self.environment.name}"
+
+
+class ReleaseApprovalQuerySet(OfModelQuerySet["ReleaseApproval"]):
+    model_path = "release__version__model__"
 
 
 class ReleaseApproval(models.Model):
@@ -139,6 +150,8 @@ class ReleaseApproval(models.Model):
     reason = models.TextField(blank=True)
     at = models.DateTimeField(auto_now_add=True)
 
+    objects = ReleaseApprovalQuerySet.as_manager()
+
     class Meta:
         ordering: ClassVar[list[str]] = ["at"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -151,6 +164,10 @@ class ReleaseApproval(models.Model):
 
     def __str__(self) -> str:
         return f"{'approved' if self.approved else 'refused'} by {self.person_id}"
+
+
+class BreakGlassQuerySet(OfModelQuerySet["BreakGlass"]):
+    model_path = "release__version__model__"
 
 
 class BreakGlass(models.Model):
@@ -173,6 +190,8 @@ class BreakGlass(models.Model):
     )
     reviewed_at = models.DateTimeField(null=True, blank=True)
     review = models.TextField(blank=True)
+
+    objects = BreakGlassQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["-at"]

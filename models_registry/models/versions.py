@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.models import Job, User
 from models_registry.models.artifacts import Artifact
-from models_registry.models.catalog import RegisteredModel
+from models_registry.models.catalog import OfModelQuerySet, RegisteredModel
 
 
 class VersionState(models.TextChoices):
@@ -36,6 +36,10 @@ class Optimisation(models.TextChoices):
     GRAPH = "graph", _("ONNX Runtime graph optimisation")
     FP16 = "fp16", _("Half precision (FP16)")
     INT8 = "int8", _("Dynamic INT8 quantisation")
+
+
+class ModelVersionQuerySet(OfModelQuerySet["ModelVersion"]):
+    model_path = "model__"
 
 
 class ModelVersion(models.Model):
@@ -110,6 +114,8 @@ class ModelVersion(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     validated_at = models.DateTimeField(null=True, blank=True)
 
+    objects = ModelVersionQuerySet.as_manager()
+
     class Meta:
         ordering: ClassVar[list[str]] = ["-number"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -137,12 +143,18 @@ class ModelVersion(models.Model):
         return f"{self.model.name} v{self.number}"
 
 
+class VersionFileQuerySet(OfModelQuerySet["VersionFile"]):
+    model_path = "version__model__"
+
+
 class VersionFile(models.Model):
     """A further file of a version's source, by the name that the main file calls it."""
 
     version = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="files")
     name = models.CharField(max_length=255)
     artifact = models.ForeignKey(Artifact, on_delete=models.PROTECT, related_name="+")
+
+    objects = VersionFileQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["name"]
