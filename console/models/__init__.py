@@ -17,6 +17,7 @@ from console.models.keys import (
     SigningKey,
 )
 from console.models.notices import Notice, Severity
+from console.models.sessions import Session
 from console.models.sign_ins import (
     ExternalIdentity,
     IdentitySource,
@@ -46,6 +47,7 @@ __all__ = [
     "Passkey",
     "RevocationKind",
     "Role",
+    "Session",
     "Severity",
     "SigningKey",
     "SinkKind",
