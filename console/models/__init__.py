@@ -7,7 +7,14 @@ from console.models.accounts import (
     UserKind,
     UserManager,
 )
-from console.models.audit import AuditCheckpoint, AuditEntry, AuditHead, AuditSink, SinkKind
+from console.models.audit import (
+    AuditCheckpoint,
+    AuditEntry,
+    AuditHead,
+    AuditOccurrence,
+    AuditSink,
+    SinkKind,
+)
 from console.models.jobs import IdempotentRequest, Job, JobLine, JobState
 from console.models.keys import (
     InstallationKey,
@@ -32,6 +39,7 @@ __all__ = [
     "AuditCheckpoint",
     "AuditEntry",
     "AuditHead",
+    "AuditOccurrence",
     "AuditSink",
     "ExternalIdentity",
     "IdempotentRequest",

@@ -7,21 +7,25 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from console.models.accounts import User
+
 
 class AuditEntry(models.Model):
     """Who did what to what, before and after, why and from where.
 
     Names are copied as text so that an entry outlives what it speaks of. `digest` chains each
     entry to the one before it (see console.rules.audit_chain); a database trigger refuses
-    UPDATE and DELETE.
+    UPDATE and DELETE. The table is partitioned by the month of `at` (see
+    console.rules.audit_partitions), so `sequence` is kept unique by the lock of the head's row
+    and not by an index.
     """
 
     sequence = models.BigIntegerField(unique=True)
     at = models.DateTimeField()
-    actor_username = models.CharField(max_length=64, db_index=True)
+    actor_username = models.CharField(max_length=64)
     actor_id_text = models.CharField(max_length=32, blank=True)
-    action = models.CharField(max_length=64, db_index=True)
-    subject = models.CharField(max_length=200, db_index=True)
+    action = models.CharField(max_length=64)
+    subject = models.CharField(max_length=200)
     subject_url = models.CharField(max_length=300, blank=True)
     before = models.JSONField(null=True, blank=True)
     after = models.JSONField(null=True, blank=True)
@@ -34,8 +38,22 @@ class AuditEntry(models.Model):
     class Meta:
         ordering: ClassVar[list[str]] = ["-sequence"]
         indexes: ClassVar[list[models.Index]] = [
-            models.Index(fields=["subject", "-sequence"], name="audit_subject_recent"),
-            models.Index(fields=["at"], name="audit_at"),
+            models.Index(fields=["actor_username", "-sequence"], name="audit_actor_recent"),
+            # By what they start with as well, in any collation.
+            models.Index(
+                fields=["action", "-sequence"],
+                opclasses=["varchar_pattern_ops", "int8_ops"],
+                name="audit_action_recent",
+            ),
+            models.Index(
+                fields=["subject", "-sequence"],
+                opclasses=["varchar_pattern_ops", "int8_ops"],
+                name="audit_subject_recent",
+            ),
+            models.Index(fields=["-at", "-sequence"], name="audit_at_recent"),
+            models.Index(
+                fields=["request_id"], condition=~models.Q(request_id=""), name="audit_request"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -59,6 +77,33 @@ class AuditHead(models.Model):
 
     def __str__(self) -> str:
         return f"head at #{self.sequence}"
+
+
+class AuditOccurrence(models.Model):
+    """What happens often (denials, exports), summed up before it becomes an entry.
+
+    The first of one person and one act becomes an entry at once; those that follow are counted
+    here and become one entry a minute. `key` tells person, act and, for exports, subject apart.
+    """
+
+    key = models.CharField(max_length=64, unique=True)
+    user = models.ForeignKey(
+        User, on_delete=models.CASCADE, null=True, blank=True, related_name="+"
+    )
+    action = models.CharField(max_length=64)
+    subject = models.CharField(max_length=200)
+    subject_url = models.CharField(max_length=300, blank=True)
+    details = models.JSONField(default=dict)
+    reason = models.TextField(blank=True)
+    source = models.CharField(max_length=100, blank=True)
+    request_id = models.CharField(max_length=64, blank=True)
+    count = models.PositiveIntegerField(default=0)
+    first_at = models.DateTimeField(null=True, blank=True)
+    last_at = models.DateTimeField()
+    entered_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.action} × {self.count}"
 
 
 class AuditCheckpoint(models.Model):
