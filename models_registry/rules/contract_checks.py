@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Any
 
 from console.errors import FieldError
@@ -10,6 +12,8 @@ from console.rules.canonical import pointer_of
 
 MAX_WINDOW_DAYS = 366
 BATCH = "batch"
+# Bidirectional overrides and isolates (Unicode TR 9): what is read is not what is signed.
+_TURNS_TEXT = frozenset(chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 
 _FLOAT_LIMITS = {
     "FP16": 65504.0,
@@ -28,6 +32,7 @@ def semantic_faults(body: Mapping[str, Any]) -> list[FieldError]:
     """Faults of a body that the schema accepts; empty when the document makes sense."""
     return [
         *_texts(body, ()),
+        *_valid_until(body.get("valid_until")),
         *_tensors(body["interface"]),
         *_objectives(body["objectives"]),
         *_errors(body["errors"]),
@@ -37,8 +42,8 @@ def semantic_faults(body: Mapping[str, Any]) -> list[FieldError]:
 
 
 def _texts(value: object, at: tuple[str | int, ...]) -> Iterator[FieldError]:
-    if isinstance(value, str) and "\x00" in value:
-        yield FieldError(pointer_of(*at), "holds the character U+0000, which cannot be stored")
+    if isinstance(value, str) and (fault := _text_fault(value)):
+        yield FieldError(pointer_of(*at), fault)
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from _texts(name, (*at, name))
@@ -46,6 +51,27 @@ def _texts(value: object, at: tuple[str | int, ...]) -> Iterator[FieldError]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _texts(item, (*at, index))
+
+
+def _text_fault(text: str) -> str:
+    """Two people who see the same text must sign the same bytes, and see all of it."""
+    if "\x00" in text:
+        return "holds the character U+0000, which cannot be stored"
+    if not unicodedata.is_normalized("NFC", text):
+        return "is not in Unicode's normal form C: it would look like another text; write it in NFC"
+    if turned := next((one for one in text if one in _TURNS_TEXT), ""):
+        return f"holds U+{ord(turned):04X}, which makes text read otherwise than it is written"
+    return ""
+
+
+def _valid_until(written: str | None) -> Iterator[FieldError]:
+    if written is None:
+        return
+    try:
+        date.fromisoformat(written)
+    except ValueError:
+        detail = f"is {written}, a day that no calendar has"
+        yield FieldError(pointer_of("valid_until"), detail)
 
 
 def _tensors(interface: Mapping[str, Any]) -> Iterator[FieldError]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import date
 from typing import Any, Literal, cast
 
 from console.errors import FieldError, Invalid
@@ -123,6 +124,8 @@ def _typed(canonical: bytes, body: dict[str, Any]) -> ContractDocument:
         validation=_validation(body.get("validation", {})),
         rollout=_rollout(body.get("rollout", {}), objectives),
         approvals={name: tuple(roles) for name, roles in body.get("approvals", {}).items()},
+        valid_until=date.fromisoformat(body["valid_until"]) if "valid_until" in body else None,
+        revision=body.get("revision"),
     )
 
 

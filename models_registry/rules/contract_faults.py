@@ -32,6 +32,7 @@ _PATTERN_WORDS = {
     "^[a-z][a-z0-9_-]*$": "lower case: a letter, then letters, digits, _ and -",
     "^([1-9][0-9]{0,2}d|calendar_month)$": "a number of days such as 28d, or calendar_month",
     "^[1-9][0-9]{0,4}[smh]$": "a whole number with s, m or h, such as 15m",
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}$": "a day such as 2027-06-30",
     "^[^\\u0000-\\u001f\\u007f]*$": "a text without control characters",
 }
 _DIMENSION = "a whole number from 1, or a lower_snake_case name such as batch where the size varies"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _READING_ORDER = (
-    "apiVersion", "kind", "model", "interface", "inputs", "outputs", "objectives", "load",
+    "apiVersion", "kind", "model", "revision", "valid_until", "interface", "inputs", "outputs", "objectives", "load",
     "errors", "fallback", "logging", "drift", "explanation", "validation", "rollout", "approvals",
     "name", "dtype", "dims", "min", "max", "nan", "sums_to", "threshold_ms", "target",
     "window", "qps", "status", "code", "retry", "counts_against", "response", "rules", "required",

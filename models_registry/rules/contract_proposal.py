@@ -140,6 +140,7 @@ _ORDER = (
     "apiVersion",
     "kind",
     "model",
+    "valid_until",
     "interface",
     "objectives",
     "load",

@@ -113,6 +113,7 @@ _ANALYSIS = gettext_noop(
 )
 _APPROVAL = gettext_noop("A release to %(environment)s must be approved by: %(roles)s.")
 _NO_APPROVAL = gettext_noop("A release to %(environment)s needs no approval.")
+_VALID_UNTIL = gettext_noop("All of this holds until the end of %(day)s (UTC).")
 
 
 def terms(document: ContractDocument) -> tuple[Term, ...]:
@@ -127,6 +128,7 @@ def terms(document: ContractDocument) -> tuple[Term, ...]:
         *_fallback_terms(document),
         *_operation_terms(document),
         *_gate_terms(document),
+        *_end_terms(document),
     )
 
 
@@ -300,3 +302,8 @@ def _gate_terms(document: ContractDocument) -> Iterator[Term]:
         if roles:
             values["roles"] = tuple(ROLE_WORDS[role] for role in roles)
         yield Term("approvals", _APPROVAL if roles else _NO_APPROVAL, values)
+
+
+def _end_terms(document: ContractDocument) -> Iterator[Term]:
+    if document.valid_until is not None:
+        yield Term("valid_until", _VALID_UNTIL, {"day": document.valid_until.isoformat()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Literal
 
 from console.rules.canonical import JsonValue, digest
@@ -138,6 +139,10 @@ class ContractDocument:
     validation: ValidationGate
     rollout: Rollout
     approvals: Mapping[str, tuple[str, ...]]
+    valid_until: date | None = None
+    """The last day (UTC) on which the promise holds; None: until another takes its place."""
+    revision: int | None = None
+    """The revision that the document says it is; most say nothing."""
 
     @property
     def digest(self) -> str:

@@ -19,7 +19,7 @@ from models_registry.services.signatures import verify_stored
 
 # Terms by what they speak of, in the order in which a reader asks for them.
 TOPICS = (
-    (_("What is promised"), ("latency", "availability", "load")),
+    (_("What is promised"), ("latency", "availability", "load", "valid_until")),
     (_("What goes in and comes out"), ("input", "output")),
     (_("When something is wrong"), ("error", "fallback")),
     (_("What is watched and kept"), ("logging", "drift", "explanation")),
