@@ -39,6 +39,7 @@ app.conf.update(
         },
         "forget-requests": {"task": "console.tasks.forget_requests", "schedule": 3600.0},
         "check-nodes": {"task": "deployments.tasks.check_live", "schedule": 300.0},
+        "verify-live": {"task": "deployments.tasks.verify_live", "schedule": 900.0},
     },
 )
 app.autodiscover_tasks(["console", "models_registry", "deployments"])

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from celery import shared_task
+from django.utils import timezone
 
 from console.services.job_runs import run_job
-from deployments.services import load_tests, placements, plans, reconciles, rollbacks, unloads
+from deployments.services import (
+    live_checks,
+    load_tests,
+    placements,
+    plans,
+    reconciles,
+    rollbacks,
+    unloads,
+)
 
 
 @shared_task
@@ -31,6 +40,17 @@ def reconcile(job_id: str) -> None:
 @shared_task
 def build_plan(job_id: str) -> None:
     run_job(job_id, plans.run_build_plan)
+
+
+@shared_task
+def verify(job_id: str) -> None:
+    run_job(job_id, live_checks.run_verify)
+
+
+@shared_task
+def verify_live() -> int:
+    """What is live is verified each quarter of an hour; asking twice in one asks once."""
+    return live_checks.verify_all(slot=str(int(timezone.now().timestamp() // 900)))
 
 
 @shared_task

@@ -30,6 +30,7 @@ urlpatterns = [
     path("nodes/<slug:name>/", nodes.detail, name="node-detail"),
     path("nodes/<slug:name>/cordon/", nodes.cordon, name="node-cordon"),
     path("nodes/<slug:name>/uncordon/", nodes.uncordon, name="node-uncordon"),
+    path("nodes/<slug:name>/verify/", nodes.verify, name="node-verify"),
     path("nodes/<slug:name>/reconcile/", nodes.reconcile, name="node-reconcile"),
     path("sla/", sla.index, name="sla-list"),
     path("sla/<slug:environment>/<str:model>/", sla.detail, name="sla-detail"),

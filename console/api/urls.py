@@ -8,6 +8,7 @@ from rest_framework.permissions import AllowAny
 
 from console.api.audit import AuditListView, AuditVerifyView
 from console.api.events import events
+from console.api.installation_keys import InstallationKeyListView
 from console.api.jobs import JobCancelView, JobListView, JobRetryView, JobView
 from console.api.keys import (
     KeyListView,
@@ -19,6 +20,7 @@ from console.api.keys import (
 from console.api.notices import NoticeDoneView, NoticeListView
 
 urlpatterns = [
+    path("installation-keys/", InstallationKeyListView.as_view(), name="installation-key-list"),
     path("notices/", NoticeListView.as_view(), name="notice-list"),
     path("notices/<int:notice_id>/done/", NoticeDoneView.as_view(), name="notice-done"),
     path("schema/", SpectacularAPIView.as_view(permission_classes=[AllowAny]), name="schema"),

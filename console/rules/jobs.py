@@ -74,6 +74,7 @@ KINDS: dict[str, JobKind] = {
         ),
         JobKind("rollback", "deployments.tasks.supervise_rollback", "control", 3),
         JobKind("reconcile", "deployments.tasks.reconcile", "", 4),
+        JobKind("verify", "deployments.tasks.verify", "", 3),
     )
 }
 

@@ -22,6 +22,7 @@ JOB_KINDS: Final = {
     "unload": gettext_lazy("Unload from a node"),
     "rollback": gettext_lazy("Roll back"),
     "reconcile": gettext_lazy("Reconcile a node"),
+    "verify": gettext_lazy("Verify a node"),
 }
 OBJECTIVES: Final = {
     "latency": gettext_lazy("Latency"),
@@ -64,6 +65,7 @@ STEPS: Final = (
     _("Watching that nobody is left behind"),
     _("Comparing what is there with what should be"),
     _("Loading {x}"),
+    _("Verifying {x}"),
     _("Trying one request"),
     _("Starting the load generator"),
     _("Writing the report"),

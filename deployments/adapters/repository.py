@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -121,13 +121,47 @@ def verify(root: Path, triton_model: str, version: int, files: Sequence[FilePart
     Raises Conflict `files_differ` at the first that differs, is missing, or is too many.
     """
     folder = root / triton_model / str(version)
-    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-    for path in sorted(present ^ {part.path for part in files}):
-        fault = "is missing" if path not in present else "does not belong there"
+    wanted = {part.path: part.sha256 for part in files}
+    for path, fault in _differences(folder, wanted):
         raise _differs(folder / path, fault)
-    for part in files:
-        if _digest(folder / part.path) != part.sha256:
-            raise _differs(folder / part.path, "is not the file that was signed")
+
+
+def differences(
+    root: Path,
+    triton_model: str,
+    version: int,
+    *,
+    config: Mapping[str, str],
+    files: Mapping[str, str],
+    check: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """Everything that is not as it was signed, in words; empty when all is.
+
+    `config` and `files` map paths, in the Triton model's folder and in the version's, to SHA-256
+    digests in hex. `check` is called between files and may raise to stop.
+    """
+    model_folder = root / triton_model
+    found = []
+    for path, sha256 in config.items():
+        check()
+        digest = _digest(model_folder / path)
+        if digest != sha256:
+            fault = "is missing" if digest is None else "is not the file that was signed"
+            found.append(f"{triton_model}/{path} {fault}")
+    for path, fault in _differences(model_folder / str(version), files):
+        found.append(f"{triton_model}/{version}/{path} {fault}")
+        check()
+    return found
+
+
+def _differences(folder: Path, wanted: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    # A link is no file of ours, wherever it leads.
+    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir()}
+    for path in sorted(present ^ set(wanted)):
+        yield path, "is missing" if path not in present else "does not belong there"
+    for path in sorted(present & set(wanted)):
+        if (folder / path).is_symlink() or _digest(folder / path) != wanted[path]:
+            yield path, "is not the file that was signed"
 
 
 def config_text(root: Path, triton_model: str) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import ClassVar
 
+from django.http import HttpResponse, JsonResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.generics import ListAPIView
@@ -20,7 +22,11 @@ from deployments.api.serializers import (
     RemoveRequestSerializer,
 )
 from deployments.models import Deployment
-from deployments.selectors.deployments import deployment_list, find_deployment
+from deployments.selectors.deployments import (
+    deployment_list,
+    find_deployment,
+    find_signed_placement,
+)
 from deployments.services.deploys import deploy_release, remove_deployment
 
 
@@ -68,6 +74,20 @@ class DeploymentListView(ListAPIView[Deployment]):
             DeploymentSerializer(find_deployment(deployment.pk)).data,
             status=status.HTTP_201_CREATED,
         )
+
+
+class FolderSignatureView(APIView):
+    @extend_schema(
+        summary="The OpenSSF model-signing signature of a deployed folder",
+        responses={(200, "application/json"): OpenApiTypes.OBJECT},
+    )
+    def get(self, request: Request, deployment_id: uuid.UUID, node: str) -> HttpResponse:
+        placement = find_signed_placement(find_deployment(deployment_id), node)
+        answer = JsonResponse(placement.folder_signature)
+        version = placement.deployment.release.version
+        name = f"{version.model.name}-{version.number}-{node}.sig"
+        answer["Content-Disposition"] = f'attachment; filename="{name}"'
+        return answer
 
 
 class DeploymentView(APIView):

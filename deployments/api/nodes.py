@@ -30,6 +30,7 @@ from deployments.services.fleet import (
     register_node,
     uncordon_node,
 )
+from deployments.services.live_checks import verify_node
 
 
 class NodeListView(ListAPIView[Node]):
@@ -97,6 +98,20 @@ class NodeUncordonView(APIView):
     def post(self, request: Request, node: str) -> Response:
         changed = uncordon_node(node=find_node(node), actor=actor_of(request))
         return Response(NodeSerializer(changed).data)
+
+
+class NodeVerifyView(APIView):
+    required_actions: ClassVar[dict[str, str]] = {"POST": "node.verify"}
+
+    @extend_schema(
+        summary="Have a node compare what it has live with what was signed",
+        request=None,
+        responses={202: JobSerializer},
+    )
+    @idempotent
+    def post(self, request: Request, node: str) -> Response:
+        job = verify_node(node=find_node(node), actor=actor_of(request))
+        return Response(JobSerializer(job).data, status=status.HTTP_202_ACCEPTED)
 
 
 class NodeReconcileView(APIView):

@@ -23,9 +23,15 @@ class RemoveRequestSerializer(serializers.Serializer[Any]):
     move_traffic = serializers.BooleanField(default=False)
 
 
+class FaultSerializer(serializers.Serializer[Any]):
+    code = serializers.CharField()
+    detail = serializers.CharField()
+
+
 class PlacementSerializer(serializers.ModelSerializer[Placement]):
     node = serializers.CharField(source="node.name")
     job = serializers.UUIDField(source="job_id", allow_null=True)
+    verification_faults = FaultSerializer(many=True, read_only=True)
 
     class Meta:
         model = Placement
@@ -36,6 +42,8 @@ class PlacementSerializer(serializers.ModelSerializer[Placement]):
             "job",
             "digests",
             "verified_at",
+            "verification_faults",
+            "folder_signed_by",
             "ready_at",
             "changed_at",
         ]

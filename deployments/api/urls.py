@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from django.urls import path
 
-from deployments.api.deployments import DeploymentListView, DeploymentView
+from deployments.api.deployments import (
+    DeploymentListView,
+    DeploymentView,
+    FolderSignatureView,
+)
 from deployments.api.load_tests import LoadTestHtmlView, LoadTestListView, LoadTestView
 from deployments.api.nodes import (
     NodeCordonView,
     NodeListView,
     NodeReconcileView,
     NodeUncordonView,
+    NodeVerifyView,
     NodeView,
 )
 from deployments.api.plans import PlanListView
@@ -53,5 +58,11 @@ urlpatterns = [
     path("nodes/<slug:node>/", NodeView.as_view(), name="node-detail"),
     path("nodes/<slug:node>/cordon/", NodeCordonView.as_view(), name="node-cordon"),
     path("nodes/<slug:node>/uncordon/", NodeUncordonView.as_view(), name="node-uncordon"),
+    path("nodes/<slug:node>/verify/", NodeVerifyView.as_view(), name="node-verify"),
+    path(
+        "deployments/<uuid:deployment_id>/signatures/<slug:node>/",
+        FolderSignatureView.as_view(),
+        name="folder-signature",
+    ),
     path("nodes/<slug:node>/reconcile/", NodeReconcileView.as_view(), name="node-reconcile"),
 ]

@@ -18,6 +18,7 @@ from deployments.cli import (
     jobs,
     load_tests,
     models,
+    nodes,
     reports,
     trials,
     variants,
@@ -112,6 +113,7 @@ for command in (
     deploying.status,
     deploying.sla,
     jobs.jobs,
+    nodes.nodes,
 ):
     cli.add_command(command)
 

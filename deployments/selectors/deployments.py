@@ -40,3 +40,14 @@ def find_deployment(deployment_id: uuid.UUID) -> Deployment:
     if found is None:
         raise NotFound("There is no such deployment.", hint="Look at the list of deployments.")
     return found
+
+
+def find_signed_placement(deployment: Deployment, node: str) -> Placement:
+    """The deployment's placement on a node, with its folder's signature. Raises NotFound."""
+    for placement in deployment.placements.all():
+        if placement.node.name == node and placement.folder_signature is not None:
+            return placement
+    raise NotFound(
+        f"There is no signed folder of this deployment on {node[:40]}.",
+        hint="A folder is signed when it is placed, if the installation has a signing key.",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +23,7 @@ HOLDING = (
     PlacementState.READY,
     PlacementState.DRAINING,
 )
+LIVE = (PlacementState.READY, PlacementState.DRAINING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class NodeRow:
     wanted: int
     loaded: int | None
     failed: int
+    drifted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class NodePage:
 
 
 def node_list() -> list[NodeRow]:
-    """All nodes by name; three queries."""
+    """All nodes by name; four queries."""
     nodes = list(Node.objects.prefetch_related("environments"))
     counts: dict[tuple[int, str], int] = {
         (row["node_id"], row["state"]): row["n"]
@@ -92,12 +95,18 @@ def node_list() -> list[NodeRow]:
         .annotate(n=Count("pk"))
     }
     facts = live_store.nodes(node.name for node in nodes)
+    drifted = Counter(
+        Placement.objects.filter(state__in=LIVE)
+        .exclude(verification_faults=[])
+        .values_list("node_id", flat=True)
+    )
     return [
         _row(
             node,
             facts.get(node.name),
             counts.get((node.pk, PlacementState.READY), 0),
             counts.get((node.pk, PlacementState.FAILED), 0),
+            drifted[node.pk],
         )
         for node in nodes
     ]
@@ -142,9 +151,12 @@ def node_page(name: str) -> NodePage:
         )
     ready = sum(placement.state == PlacementState.READY for placement in placements)
     failed = sum(placement.state == PlacementState.FAILED for placement in placements)
+    drifted = sum(
+        bool(placement.verification_faults) and placement.state in LIVE for placement in placements
+    )
     return NodePage(
         node=node,
-        row=_row(node, facts, ready, failed),
+        row=_row(node, facts, ready, failed, drifted),
         rows=rows,
         placements=served,
         jobs=list(Job.objects.filter(queue=node.queue).order_by("-created_at")[:10]),
@@ -153,17 +165,20 @@ def node_page(name: str) -> NodePage:
 
 
 def nodes_in_trouble() -> list[NodeRow]:
-    """Nodes that are lost, cordoned, or lack something."""
+    """Nodes that are lost, cordoned, lack something, or hold what nobody signed."""
     return [
         row
         for row in node_list()
         if row.state != NodeState.READY
         or row.failed
+        or row.drifted
         or (row.loaded is not None and row.loaded < row.wanted)
     ]
 
 
-def _row(node: Node, facts: dict[str, Any] | None, wanted: int, failed: int) -> NodeRow:
+def _row(
+    node: Node, facts: dict[str, Any] | None, wanted: int, failed: int, drifted: int
+) -> NodeRow:
     return NodeRow(
         name=node.name,
         url=reverse("deployments:node-detail", args=[node.name]),
@@ -175,6 +190,7 @@ def _row(node: Node, facts: dict[str, Any] | None, wanted: int, failed: int) -> 
         wanted=wanted,
         loaded=sum(one["state"] == "READY" for one in facts["loaded"]) if facts else None,
         failed=failed,
+        drifted=drifted,
     )
 
 

@@ -30,6 +30,26 @@ class NodeFiles:
     digests: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class SignedFiles:
+    """What should lie on a node: paths with their SHA-256 in hex."""
+
+    config: dict[str, str]
+    files: dict[str, str]
+
+
+def signed_files(placement: Placement) -> SignedFiles:
+    """What a placement's files must be, without fetching the large ones.
+
+    Raises Conflict `digest_mismatch` as `node_files` does.
+    """
+    config, model, _ = _parts(placement)
+    return SignedFiles(
+        config={part.path: part.sha256 for part in config},
+        files={name: artifact.sha256 for name, artifact in model.items()},
+    )
+
+
 @contextmanager
 def node_files(placement: Placement) -> Iterator[NodeFiles]:
     """The parts of a placement while their local copies exist.
@@ -37,6 +57,24 @@ def node_files(placement: Placement) -> Iterator[NodeFiles]:
     Raises Conflict `digest_mismatch` when a file of the version is not the one that the release's
     approvals signed.
     """
+    parts, model, digests = _parts(placement)
+    with ExitStack() as opened:
+        files = [
+            FilePart(
+                name,
+                Path(opened.enter_context(artifacts.local_path(artifact))),
+                artifact.sha256,
+                artifact.size,
+            )
+            for name, artifact in model.items()
+        ]
+        yield NodeFiles(config=tuple(parts), files=tuple(files), digests=digests)
+
+
+def _parts(
+    placement: Placement,
+) -> tuple[list[FilePart], dict[str, Artifact], dict[str, str]]:
+    """Configuration, model files by name, and the digests that a placement notes."""
     deployment = placement.deployment
     version, signed = deployment.release.version, deployment.release.digests
     onnx = _signed("onnx", version.onnx, signed)
@@ -53,17 +91,7 @@ def node_files(placement: Placement) -> Iterator[NodeFiles]:
         data = _signed("onnx_data", version.onnx_data, signed)
         model[triton_config.DATA_FILE] = data
         digests["onnx_data"] = data.sha256
-    with ExitStack() as opened:
-        files = [
-            FilePart(
-                name,
-                Path(opened.enter_context(artifacts.local_path(artifact))),
-                artifact.sha256,
-                artifact.size,
-            )
-            for name, artifact in model.items()
-        ]
-        yield NodeFiles(config=tuple(parts), files=tuple(files), digests=digests)
+    return parts, model, digests
 
 
 def recorded_sample(version: ModelVersion) -> dict[str, Any] | None:

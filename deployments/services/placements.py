@@ -22,13 +22,14 @@ from console.errors import Conflict, Invalid, Unavailable
 from console.models import Job, JobState
 from console.services import audit
 from console.services.job_runs import JobRun, LeaseLost
-from deployments.adapters import node_lock, repository
+from deployments.adapters import folder_signatures, node_lock, repository
 from deployments.models import Endpoint, Node, Placement, PlacementState
 from deployments.rules import smoke_test
 from deployments.rules.states import PLACEMENT_MOVES, check_move
 from deployments.rules.states import PlacementState as State
 from deployments.services.deploys import UNDER_WAY
 from deployments.services.fleet import reconcile_node
+from deployments.services.folder_signatures import sign_placement
 from deployments.services.gateways import wake_gateways
 from deployments.services.node_files import node_files, recorded_sample
 from deployments.services.traffic import offer_first_traffic
@@ -124,6 +125,7 @@ def take_off(triton: TritonClient, root: Path, triton_model: str, number: int) -
         )
     if aside is not None:
         repository.discard(aside)
+    folder_signatures.forget(root, triton_model, number)
     if not remaining:
         repository.remove_model(root, triton_model)
 
@@ -211,6 +213,7 @@ class _Deploy:
                 raise
             self.owns_files = True
             self.placement.digests = parts.digests
+            sign_placement(self.run, self.placement)
         self.run.log(
             f"Placed as {self.triton_model} version {self.number}."
             if placed.created_version
@@ -247,6 +250,7 @@ class _Deploy:
                 model=release.version.model, environment=release.environment
             )
             placement.verified_at = placement.ready_at = now
+            placement.verification_faults = []
             set_state(placement, PlacementState.READY)
             split = offer_first_traffic(endpoint, self.number, self.run.actor)
             audit.record(

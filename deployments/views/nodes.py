@@ -15,6 +15,7 @@ from console.api.authentication import actor_of
 from console.errors import CovenantError
 from deployments.selectors.nodes import find_node, node_list, node_page
 from deployments.services.fleet import cordon_node, reconcile_node, uncordon_node
+from deployments.services.live_checks import verify_node
 
 
 @require_safe
@@ -68,6 +69,17 @@ def reconcile(request: HttpRequest, name: str) -> HttpResponse:
         name,
         lambda: reconcile_node(node=find_node(name), actor=actor_of(request)),
         _("The node is being reconciled; see its jobs."),
+    )
+
+
+@require_POST
+def verify(request: HttpRequest, name: str) -> HttpResponse:
+    """Compare what is live with what was signed."""
+    return _act(
+        request,
+        name,
+        lambda: verify_node(node=find_node(name), actor=actor_of(request)),
+        _("The node is being verified; see its jobs."),
     )
 
 

@@ -27,7 +27,15 @@ from deployments.models import (
     TrafficSplit,
 )
 from deployments.processes.gateway import GatewayControl
-from deployments.services import fleet, load_tests, placements, reconciles, rollbacks, unloads
+from deployments.services import (
+    fleet,
+    live_checks,
+    load_tests,
+    placements,
+    reconciles,
+    rollbacks,
+    unloads,
+)
 from deployments.services.deploys import generation_for
 from models_registry.models import Environment, ModelVersion
 from tests import factories, stack
@@ -38,6 +46,7 @@ HANDLERS: dict[str, Handler] = {
     "unload": unloads.run_unload,
     "rollback": rollbacks.supervise_rollback,
     "reconcile": reconciles.run_reconcile,
+    "verify": live_checks.run_verify,
     "load_test": load_tests.run_load_test,
 }
 
