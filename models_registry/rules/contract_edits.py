@@ -107,7 +107,7 @@ def _round_trip(text: str, edits: Sequence[Edit]) -> str | None:
     """The text written back by ruamel.yaml; None where it does not understand it as we do."""
     writer = YAML(typ="rt", pure=True)
     writer.preserve_quotes = True
-    writer.width = 88
+    writer.width = max(72, *(len(line) for line in text.splitlines()), 0)
     indentless = _INDENTLESS.search(text) is not None or "\n" not in text
     writer.indent(mapping=2, sequence=2 if indentless else 4, offset=0 if indentless else 2)
     try:
@@ -123,18 +123,24 @@ def _round_trip(text: str, edits: Sequence[Edit]) -> str | None:
 
 
 def _styled(value: Any) -> Any:
-    """Lists, and mappings in which no mapping lies, on one line, as the documents here have it."""
+    """On one line what holds no mapping, as the documents here are written."""
     if isinstance(value, dict):
         made = CommentedMap((name, _styled(item)) for name, item in value.items())
-        if not any(isinstance(item, CommentedMap) for item in made.values()):
+        if value and not any(_holds_mapping(item) for item in value.values()):
             made.fa.set_flow_style()
         return made
     if isinstance(value, list):
         listed = CommentedSeq(_styled(item) for item in value)
-        if not any(isinstance(item, CommentedMap) for item in listed):
+        if not _holds_mapping(value):
             listed.fa.set_flow_style()
         return listed
     return value
+
+
+def _holds_mapping(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_holds_mapping(item) for item in value)
+    return isinstance(value, dict)
 
 
 def _make(root: Any, edit: Edit) -> None:
@@ -176,9 +182,9 @@ def _step(holder: Any, part: str | int, at: Path, *, as_list: bool) -> Any:
     """What lies at `part`, made where it is missing."""
     if not _has(holder, part) or holder[part] is None:
         made: Any = [] if as_list else {}
-        _put(holder, part, _styled(made) if hasattr(holder, "fa") else made, at)
-        if hasattr(holder, "fa"):
-            holder[part].fa.set_block_style()
+        if isinstance(holder, CommentedMap | CommentedSeq):
+            made = CommentedSeq() if as_list else CommentedMap()
+        _put(holder, part, made, at)
     return holder[min(part, len(holder) - 1) if isinstance(part, int) else part]
 
 
