@@ -8,7 +8,7 @@ from typing import Final
 
 from console.errors import NotAllowed
 from console.models import Role, Team, User
-from console.models.accounts import SYSTEM_USERNAME
+from console.models.accounts import SYSTEM_USERNAME as SYSTEM_USERNAME
 from console.rules.permissions import ACTIONS, ActionRule
 
 ADMINS_NAMED = 3

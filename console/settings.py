@@ -126,6 +126,8 @@ CACHES = {
 CSRF_FAILURE_VIEW = "console.views.errors.csrf_failed"
 
 AUTH_USER_MODEL = "console.User"
+# Says which models do not exist for a person: the floor knows models by name alone.
+MODEL_VISIBILITY = "models_registry.selectors.visibility"
 LOGIN_URL = "console:sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "console:sign-in"
@@ -240,6 +242,8 @@ SPECTACULAR_SETTINGS = {
 }
 
 TOKEN_LIFETIME_DAYS = 90
+# None where no mail is sent: links are then handed over by whoever made them.
+MAIL_SERVER = CONFIG.email
 
 LOGGING = {
     "version": 1,

@@ -46,7 +46,7 @@ class AuditListView(ListAPIView[AuditEntry]):
             until=_time(asked.get("to", ""), "to"),
         )
         self.pagination_ordering = wanted.ordering
-        page = self.paginate_queryset(audit_entries(wanted))
+        page = self.paginate_queryset(audit_entries(wanted, user=actor_of(request).user))
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
 

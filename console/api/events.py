@@ -17,6 +17,8 @@ from django.views.decorators.http import require_GET
 from console.api.authentication import token_of
 from console.api.problems import problem_page
 from console.live_feed import LiveEvent, Place, Subscription, feed
+from console.models import User
+from console.selectors.visibility import audible_topics
 from console.services.tokens import authenticate_token
 
 MOST_TOPICS = 50
@@ -42,8 +44,8 @@ async def events(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
         return problem_page(
             status_code=404, code="live_events_off", detail="This server sends no live events."
         )
-    username = await _reader(request)
-    if username is None:
+    reader = await _reader(request)
+    if reader is None:
         return problem_page(
             status_code=401,
             code="not_authenticated",
@@ -56,20 +58,12 @@ async def events(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
             code="too_many_topics",
             detail=f"{len(asked)} topics were asked for; {MOST_TOPICS} are the most.",
         )
-    topics = {topic for topic in asked if may_listen(username, topic)}
+    topics = await _audible(reader, {topic for topic in asked if TOPIC.match(topic)})
     return StreamingHttpResponse(
         _stream(request, topics, _place(request)),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
-
-
-def may_listen(username: str, topic: str) -> bool:
-    """Whether a person may listen to a topic; an inbox is its owner's alone."""
-    if not TOPIC.match(topic):
-        return False
-    kind, _, rest = topic.partition(":")
-    return kind != "inbox" or rest == username
 
 
 def _place(request: ASGIRequest) -> Place:
@@ -90,7 +84,7 @@ async def _stream(request: ASGIRequest, topics: set[str], place: Place) -> Async
         while True:
             event = await subscription.next(PING_SECONDS)
             if time.monotonic() - checked > RECHECK_SECONDS:
-                if not await _still_allowed(request):
+                if not await _still_allowed(request, topics):
                     return
                 checked = time.monotonic()
             yield b": ping\n\n" if event is None else _frame(event)
@@ -106,30 +100,40 @@ def _frame(event: LiveEvent) -> bytes:
     return f"{place}data: {event.text}\n\n".encode()
 
 
-async def _still_allowed(request: ASGIRequest) -> bool:
+async def _still_allowed(request: ASGIRequest, topics: set[str]) -> bool:
     try:
-        return await _reader(request) is not None
+        reader = await _reader(request)
+        return reader is not None and await _audible(reader, topics) == topics
     except DatabaseError:
         # Whoever was allowed stays connected while the database is away.
         return True
 
 
 @sync_to_async
-def _reader(request: ASGIRequest) -> str | None:
-    """Username behind the request's token or session, read anew; None when there is none."""
+def _audible(reader: User, topics: set[str]) -> set[str]:
+    """Those that the reader may listen to: an inbox is its owner's, a hidden model nobody's."""
+    try:
+        return audible_topics(reader, topics)
+    finally:
+        connections.close_all()
+
+
+@sync_to_async
+def _reader(request: ASGIRequest) -> User | None:
+    """The person behind the request's token or session, read anew; None when there is none."""
     try:
         if clear := token_of(request.headers.get("Authorization", "")):
             token = authenticate_token(clear)
-            return token.user.username if token and "read" in token.scopes else None
+            return token.user if token and "read" in token.scopes else None
         return _session_reader(request)
     finally:
         # A stream lives long: it must not keep a pooled connection.
         connections.close_all()
 
 
-def _session_reader(request: ASGIRequest) -> str | None:
+def _session_reader(request: ASGIRequest) -> User | None:
     # A request of its own, so that neither session nor user come from what was read before.
     fresh = HttpRequest()
     fresh.session = request.session.__class__(request.session.session_key)
     user = get_user(fresh)
-    return user.get_username() if user.is_authenticated and user.is_active else None
+    return user if isinstance(user, User) and user.is_active else None

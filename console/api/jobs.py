@@ -14,7 +14,6 @@ from rest_framework.views import APIView
 from console.api.authentication import actor_of
 from console.api.idempotency import idempotent
 from console.api.serializers import JobDetailSerializer, JobSerializer, ReasonSerializer
-from console.errors import NotFound
 from console.models import Job
 from console.selectors.jobs import JobFilter, find_job, job_list, job_page
 from console.services.jobs import cancel_job, retry_job
@@ -39,14 +38,14 @@ class JobListView(ListAPIView[Job]):
 
     def list(self, request: Request, *args: object, **kwargs: object) -> Response:
         wanted = JobFilter(**{name: request.query_params.get(name, "") for name in FILTERS})
-        page = self.paginate_queryset(job_list(wanted))
+        page = self.paginate_queryset(job_list(wanted, user=actor_of(request).user))
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
 
 class JobView(APIView):
     @extend_schema(summary="Show a job with its log", responses=JobDetailSerializer)
     def get(self, request: Request, job_id: uuid.UUID) -> Response:
-        return Response(_detail(job_id))
+        return Response(_detail(request, job_id))
 
 
 class JobCancelView(APIView):
@@ -56,7 +55,7 @@ class JobCancelView(APIView):
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         cancel_job(job_id=job_id, actor=actor_of(request), reason=body.validated_data["reason"])
-        return Response(_detail(job_id))
+        return Response(_detail(request, job_id))
 
 
 class JobRetryView(APIView):
@@ -68,13 +67,11 @@ class JobRetryView(APIView):
     @idempotent
     def post(self, request: Request, job_id: uuid.UUID) -> Response:
         retry_job(job_id=job_id, actor=actor_of(request))
-        return Response(_detail(job_id))
+        return Response(_detail(request, job_id))
 
 
-def _detail(job_id: uuid.UUID) -> dict[str, object]:
-    job = find_job(job_id)
-    if job is None:
-        raise NotFound("There is no such job.", hint="Look for it in the list of jobs.")
+def _detail(request: Request, job_id: uuid.UUID) -> dict[str, object]:
+    job = find_job(job_id, user=actor_of(request).user)
     body = dict(JobSerializer(job).data)
     body["lines"] = JobDetailSerializer().fields["lines"].to_representation(job_page(job).lines)
     return body

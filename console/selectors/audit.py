@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
-from console.models import AuditEntry
+from console.models import AuditEntry, User
+from console.selectors.visibility import shown_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,13 @@ class AuditFilter:
         return not (self.actor or self.action or self.subject or self.since or self.until)
 
 
-def audit_entries(wanted: AuditFilter) -> QuerySet[AuditEntry]:
+def audit_entries(wanted: AuditFilter, *, user: User) -> QuerySet[AuditEntry]:
     """Entries that match, newest first (one query).
 
+    Left out is what speaks of a model that the user may not see, and of other people's uploads.
     Subject and action match from their start, so that an index serves them at any size.
     """
-    entries = AuditEntry.objects.order_by(*wanted.ordering)
+    entries = entries_shown_to(user).order_by(*wanted.ordering)
     if wanted.actor:
         entries = entries.filter(actor_username=wanted.actor)
     if wanted.action:
@@ -47,3 +49,13 @@ def audit_entries(wanted: AuditFilter) -> QuerySet[AuditEntry]:
     if wanted.until:
         entries = entries.filter(at__lt=wanted.until)
     return entries
+
+
+def entries_shown_to(user: User) -> QuerySet[AuditEntry]:
+    """What of the trail exists for a person: all of it for who sees all models."""
+    entries = shown_to(AuditEntry.objects.all(), user)
+    if user.sees_all_models:
+        return entries
+    # The name of a file may say what nobody else should know; whose it is knows it anyway.
+    others_uploads = Q(subject__startswith="upload ") & ~Q(actor_username=user.username)
+    return entries.exclude(others_uploads)

@@ -8,7 +8,9 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
-from console.models import Job, JobLine, JobState
+from console.errors import NotFound
+from console.models import Job, JobLine, JobState, User
+from console.selectors.visibility import shown_to
 
 LINES_SHOWN = 500
 
@@ -47,12 +49,15 @@ class JobPage:
     attempts: list[int] = field(default_factory=list)
 
 
-def job_list(wanted: JobFilter) -> QuerySet[Job]:
+def job_list(wanted: JobFilter, *, user: User) -> QuerySet[Job]:
     """Jobs that match, newest first, with who asked for them (one query).
+
+    Those about a model that the user may not see are left out.
 
     `state` may also be `active` (queued or running) or `ended_badly` (failed or errored).
     """
-    jobs = Job.objects.select_related("requested_by").order_by("-created_at", "-pk")
+    jobs = shown_to(Job.objects.select_related("requested_by"), user)
+    jobs = jobs.order_by("-created_at", "-pk")
     if wanted.state == "active":
         jobs = jobs.filter(state__in=[JobState.QUEUED, JobState.RUNNING])
     elif wanted.state == "ended_badly":
@@ -74,11 +79,13 @@ def job_list(wanted: JobFilter) -> QuerySet[Job]:
     return jobs
 
 
-def find_job(job_id: uuid.UUID) -> Job | None:
-    """One job with its people (one query)."""
-    return (
-        Job.objects.select_related("requested_by", "cancel_requested_by").filter(pk=job_id).first()
-    )
+def find_job(job_id: uuid.UUID, *, user: User) -> Job:
+    """One job with its people (one query). Raises NotFound, also for what is not to be seen."""
+    jobs = Job.objects.select_related("requested_by", "cancel_requested_by").filter(pk=job_id)
+    job = shown_to(jobs, user).first()
+    if job is None:
+        raise NotFound("There is no such job.", hint="Look for it in the list of jobs.")
+    return job
 
 
 def job_page(job: Job) -> JobPage:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from django.db.models import Case, IntegerField, QuerySet, Value, When
 
 from console.models import Notice, Severity, User
+from console.selectors.visibility import shown_to
 
 MOST_OPEN = 50
 
 
 def notices_of(user: User, *, only_open: bool = True) -> QuerySet[Notice]:
-    """A person's notices, newest first (one query)."""
-    notices = Notice.objects.filter(recipient=user).order_by("-created_at", "-pk")
+    """A person's notices of what they may (still) see, newest first (one query)."""
+    notices = shown_to(Notice.objects.filter(recipient=user), user).order_by("-created_at", "-pk")
     return notices.filter(done_at__isnull=True, ended_at__isnull=True) if only_open else notices
 
 

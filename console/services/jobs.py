@@ -19,6 +19,7 @@ from console.celery import app as celery_app
 from console.errors import Conflict, NotAllowed, NotFound
 from console.models import Job, JobLine, JobState
 from console.rules.jobs import KINDS
+from console.selectors.visibility import shown_to
 from console.services import audit
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ def cancel_job(*, job_id: uuid.UUID, actor: Actor, reason: str = "") -> Job:
         audit.record(
             actor=actor,
             action="job.cancel",
-            subject=f"job {job.pk}",
+            subject=f"job {job.pk} of {job.subject}",
             subject_url=reverse("console:job-detail", args=[job.pk]),
             reason=reason,
             after={"kind": job.kind, "of": job.subject},
@@ -138,7 +139,7 @@ def retry_job(*, job_id: uuid.UUID, actor: Actor) -> Job:
         audit.record(
             actor=actor,
             action="job.retry",
-            subject=f"job {job.pk}",
+            subject=f"job {job.pk} of {job.subject}",
             subject_url=reverse("console:job-detail", args=[job.pk]),
             before={"state": before},
             after={"state": job.state, "kind": job.kind, "of": job.subject},
@@ -203,8 +204,10 @@ def announce(job: Job) -> None:
         "step": job.step,
         "subject": job.subject,
     }
-    for topic in (f"job:{job.pk}", "jobs", f"subject:{job.subject}"):
+    for topic in (f"job:{job.pk}", f"subject:{job.subject}"):
         live.publish(topic, "job.changed", data)
+    # Everybody may listen to all jobs: what one is about is for those who may see that.
+    live.publish("jobs", "job.changed", {"id": str(job.pk), "state": job.state})
 
 
 def _same(existing: Job, kind: str) -> Job:
@@ -226,7 +229,8 @@ def _notify_ended(job: Job) -> None:
 
 def _locked(job_id: uuid.UUID, actor: Actor) -> Job:
     """The job's row, locked, when the actor may manage it: as its owner or as an operator."""
-    job = Job.objects.select_for_update().filter(pk=job_id).first()
+    jobs = shown_to(Job.objects.select_for_update(), actor.user)
+    job = jobs.filter(pk=job_id).first()
     if job is None:
         raise NotFound("There is no such job.", hint="Look for it in the list of jobs.")
     if job.requested_by_id == actor.user.pk:

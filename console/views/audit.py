@@ -36,7 +36,9 @@ def index(request: HttpRequest) -> HttpResponse:
         # The day named last is meant to be included.
         until=_start_of(until + timedelta(days=1) if until else None),
     )
-    page = page_of(audit_entries(wanted), cursor=request.GET.get("cursor", ""))
+    page = page_of(
+        audit_entries(wanted, user=actor_of(request).user), cursor=request.GET.get("cursor", "")
+    )
     context = {
         "form": form,
         "wanted": wanted,

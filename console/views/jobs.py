@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
@@ -32,7 +32,9 @@ def index(request: HttpRequest) -> HttpResponse:
     form = JobFilterForm(request.GET, kinds=kinds)
     form.is_valid()
     wanted = JobFilter(**{name: form.cleaned_data.get(name, "") for name in form.fields})
-    page = page_of(job_list(wanted), cursor=request.GET.get("cursor", ""))
+    page = page_of(
+        job_list(wanted, user=actor_of(request).user), cursor=request.GET.get("cursor", "")
+    )
     for job in page.rows:
         _name(job)
     context = {
@@ -49,9 +51,7 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 def detail(request: HttpRequest, job_id: uuid.UUID) -> HttpResponse:
     """One job with its steps and log; the changing part alone when htmx asks for it."""
-    job = find_job(job_id)
-    if job is None:
-        raise Http404
+    job = find_job(job_id, user=actor_of(request).user)
     shown = job_page(_name(job))
     template = "console/jobs/_job.html" if _wants_fragment(request) else "console/jobs/detail.html"
     return render(request, template, {"page": shown, **_acts(request, job)})

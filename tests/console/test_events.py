@@ -17,7 +17,6 @@ from django.db import connection
 from django.test import Client
 
 from console import live
-from console.api.events import may_listen
 from console.services.people import deactivate_person
 from console.services.tokens import create_token
 from tests.console.conftest import CHILDREN, OwnRedis, WebProcess, session_cookie
@@ -258,15 +257,6 @@ def test_who_is_refused_and_with_what(steady_web: WebProcess, persons: People) -
         topics = ",".join(f"job:{n}" for n in range(51))
         many = client.get("/api/v1/events/", params={"topics": topics})
         assert (many.status_code, many.json()["code"]) == (422, "too_many_topics")
-
-
-def test_an_inbox_is_heard_by_its_owner_alone() -> None:
-    assert may_listen("dana", "inbox:dana")
-    assert not may_listen("vic", "inbox:dana")
-    assert may_listen("vic", "endpoint:production/fraud_detector")
-    assert may_listen("vic", "subject:fraud_detector v3")
-    assert not may_listen("vic", "")
-    assert not may_listen("vic", "*")
 
 
 def test_a_server_without_asgi_says_so_instead_of_holding_a_thread(
