@@ -18,10 +18,12 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from console.errors import FieldError, Invalid
 from console.rules.canonical import canonical_bytes, digest, digest_text, loads_strict
+from console.rules.passkeys import PasskeyProof, check_proof
 from console.rules.signing_keys import PrivateKey, PublicKey, Verifier, public_key_of
 
 CONTRACT_PAYLOAD_TYPE = "application/vnd.covenant.contract+json"
 RELEASE_PAYLOAD_TYPE = "application/vnd.covenant.release+json"
+ROTATION_PAYLOAD_TYPE = "application/vnd.covenant.key-rotation+json"
 
 MAX_SIGNATURES = 32
 _RAW_P256_LENGTH = 64
@@ -31,10 +33,14 @@ _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeSignature:
-    """One signature: the id of the key that is said to have made it, and its bytes."""
+    """One signature: the id of the key that is said to have made it, and its bytes.
+
+    A passkey's carries beside it what the authenticator really signed.
+    """
 
     keyid: str
     sig: bytes
+    webauthn: PasskeyProof | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +76,7 @@ class Envelope:
         return {
             "payload": base64.b64encode(self.payload).decode("ascii"),
             "payloadType": self.payload_type,
-            "signatures": [
-                {"keyid": signature.keyid, "sig": base64.b64encode(signature.sig).decode("ascii")}
-                for signature in self.signatures
-            ],
+            "signatures": [_written(signature) for signature in self.signatures],
         }
 
     def to_bytes(self) -> bytes:
@@ -97,26 +100,42 @@ def sign(private_key: PrivateKey, payload_type: str, payload: bytes) -> Envelope
     return Envelope(payload, payload_type, (EnvelopeSignature(keyid, signature),))
 
 
-def verify(envelope: Envelope, public_key: PublicKey) -> EnvelopeSignature:
+def verify(envelope: Envelope, public_key: PublicKey, *, origin: str = "") -> EnvelopeSignature:
     """The signature in `envelope` that `public_key` made, in its stored form (P-256: DER).
 
-    A signature that names no key is tried as well, since the key id is only a hint. Raises
-    `Invalid`: `signature_by_other_key` when no signature names this key, `signature_invalid`
-    when those that do were not made by it over exactly this payload and type.
+    A signature that names no key is tried as well, since the key id is only a hint. A passkey's
+    key (one with an `rp_id`) accepts WebAuthn assertions alone, made on `origin` where that is
+    given; any other key accepts none. Raises `Invalid`: `signature_by_other_key` when no signature
+    names this key, `signature_kind` when it is of the other kind, `signature_invalid` when those
+    that do were not made by it over exactly this payload and type, and what
+    `passkeys.check_proof` raises.
     """
-    candidates = [s for s in envelope.signatures if s.keyid in (public_key.key_id, "")]
-    if not candidates:
+    named = [s for s in envelope.signatures if s.keyid in (public_key.key_id, "")]
+    if not named:
         raise Invalid(
             f"The envelope holds no signature by the key {public_key.key_id[:16]}….",
             code="signature_by_other_key",
             hint="Sign with the key that is enrolled for you, on the device that holds it.",
         )
-    verifier = public_key.verifier()
+    candidates = [s for s in named if (s.webauthn is not None) == public_key.is_passkey]
+    if not candidates:
+        kinds = ("a passkey", "an ordinary key")
+        is_one, made_by = kinds if public_key.is_passkey else kinds[::-1]
+        raise Invalid(
+            f"The key {public_key.key_id[:16]}… is {is_one}, and the signature one by {made_by}.",
+            code="signature_kind",
+            hint="Sign again with the key that is enrolled for you, the way its kind signs.",
+        )
     message = pae(envelope.payload_type, envelope.payload)
+    verifier = public_key.verifier()
     for candidate in candidates:
+        signed = message
+        if candidate.webauthn is not None:
+            check_proof(candidate.webauthn, message=message, rp_id=public_key.rp_id, origin=origin)
+            signed = candidate.webauthn.signed_bytes
         for sig in _spellings(candidate.sig, public_key):
-            if _is_valid(verifier, sig, message):
-                return EnvelopeSignature(public_key.key_id, sig)
+            if _is_valid(verifier, sig, signed):
+                return EnvelopeSignature(public_key.key_id, sig, candidate.webauthn)
     raise Invalid(
         f"The signature by the key {public_key.key_id[:16]}… does not fit these bytes.",
         code="signature_invalid",
@@ -125,13 +144,18 @@ def verify(envelope: Envelope, public_key: PublicKey) -> EnvelopeSignature:
 
 
 def accept(
-    envelope: Envelope, *, public_key: PublicKey, payload_type: str, payload: bytes
+    envelope: Envelope,
+    *,
+    public_key: PublicKey,
+    payload_type: str,
+    payload: bytes,
+    origin: str = "",
 ) -> Envelope:
     """The envelope as it is stored, once it is sure that one person signed exactly this.
 
-    Exactly one signature, by `public_key`, over `payload` as `payload_type`. Raises `Invalid`
-    with `one_signature_expected`, `payload_type_mismatch`, `payload_mismatch`,
-    `signature_by_other_key` or `signature_invalid`.
+    Exactly one signature, by `public_key`, over `payload` as `payload_type`; a passkey's on
+    `origin`, where given. Raises `Invalid` with `one_signature_expected`, `payload_type_mismatch`,
+    `payload_mismatch`, and what `verify` raises.
     """
     if len(envelope.signatures) != 1:
         raise Invalid(
@@ -139,6 +163,12 @@ def accept(
             code="one_signature_expected",
             hint="Each person signs on their own and sends only their own signature.",
         )
+    check_content(envelope, payload_type=payload_type, payload=payload)
+    return replace(envelope, signatures=(verify(envelope, public_key, origin=origin),))
+
+
+def check_content(envelope: Envelope, *, payload_type: str, payload: bytes) -> None:
+    """Raise `Invalid` (`payload_type_mismatch`, `payload_mismatch`) unless it is about this."""
     if envelope.payload_type != payload_type:
         raise Invalid(
             f"The envelope signs a {envelope.payload_type}, not a {payload_type}.",
@@ -152,7 +182,6 @@ def accept(
             code="payload_mismatch",
             hint="Fetch the payload again, check its digest, and sign those bytes.",
         )
-    return replace(envelope, signatures=(verify(envelope, public_key),))
 
 
 def merge(envelopes: Sequence[Envelope]) -> Envelope:
@@ -182,7 +211,7 @@ def _spellings(sig: bytes, public_key: PublicKey) -> Iterator[bytes]:
             yield sig
     except ValueError:
         pass  # not DER: it can still be the raw form
-    if len(sig) == _RAW_P256_LENGTH:
+    if len(sig) == _RAW_P256_LENGTH and not public_key.is_passkey:
         r, s = int.from_bytes(sig[:32], "big"), int.from_bytes(sig[32:], "big")
         if _in_range(r, s):
             yield utils.encode_dss_signature(r, s)
@@ -213,13 +242,42 @@ def _parse_signatures(listed: object, faults: list[FieldError]) -> tuple[Envelop
         if not isinstance(item, Mapping):
             faults.append(FieldError(at, "is not an object"))
             continue
-        _refuse_unknown(item, {"keyid", "sig"}, at, faults)
+        _refuse_unknown(item, {"keyid", "sig", "webauthn"}, at, faults)
         keyid = item.get("keyid", "")
         if not isinstance(keyid, str):
             faults.append(FieldError(f"{at}/keyid", "is not a text"))
             keyid = ""
-        found.append(EnvelopeSignature(keyid, _b64decode(item.get("sig"), f"{at}/sig", faults)))
+        proof = _parse_proof(item["webauthn"], at, faults) if "webauthn" in item else None
+        sig = _b64decode(item.get("sig"), f"{at}/sig", faults)
+        found.append(EnvelopeSignature(keyid, sig, proof))
     return tuple(found)
+
+
+def _parse_proof(written: object, at: str, faults: list[FieldError]) -> PasskeyProof | None:
+    at = f"{at}/webauthn"
+    if not isinstance(written, Mapping):
+        faults.append(FieldError(at, "is not an object"))
+        return None
+    _refuse_unknown(written, {"authenticatorData", "clientDataJSON"}, at, faults)
+    return PasskeyProof(
+        *(
+            _b64decode(written.get(name), f"{at}/{name}", faults)
+            for name in ("authenticatorData", "clientDataJSON")
+        )
+    )
+
+
+def _written(signature: EnvelopeSignature) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "keyid": signature.keyid,
+        "sig": base64.b64encode(signature.sig).decode("ascii"),
+    }
+    if (proof := signature.webauthn) is not None:
+        written["webauthn"] = {
+            "authenticatorData": base64.b64encode(proof.authenticator_data).decode("ascii"),
+            "clientDataJSON": base64.b64encode(proof.client_data).decode("ascii"),
+        }
+    return written
 
 
 def _refuse_unknown(

@@ -53,11 +53,19 @@ _SMALL_ORDER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A public key that may verify signatures here; `der` is its SubjectPublicKeyInfo."""
+    """A public key that may verify signatures here; `der` is its SubjectPublicKeyInfo.
+
+    A passkey's is bound to the host name `rp_id`: it signs by WebAuthn assertions alone.
+    """
 
     algorithm: KeyAlgorithm
     key_id: str
     der: bytes
+    rp_id: str = ""
+
+    @property
+    def is_passkey(self) -> bool:
+        return bool(self.rp_id)
 
     def verifier(self) -> Verifier:
         """The `cryptography` key that checks signatures."""
