@@ -37,7 +37,12 @@ app.conf.update(
             "task": "models_registry.tasks.expire_uploads",
             "schedule": 600.0,
         },
+        "watch-contracts": {
+            "task": "models_registry.tasks.watch_contracts",
+            "schedule": 3600.0,
+        },
         "forget-requests": {"task": "console.tasks.forget_requests", "schedule": 3600.0},
+        "warn-of-keys": {"task": "console.tasks.warn_of_keys", "schedule": 3600.0},
         "check-nodes": {"task": "deployments.tasks.check_live", "schedule": 300.0},
         "verify-live": {"task": "deployments.tasks.verify_live", "schedule": 900.0},
     },

@@ -6,7 +6,14 @@ from celery import shared_task
 from django.utils import timezone
 
 from console.services.job_runs import run_job
-from models_registry.services import artifacts, exports, sandboxed, uploads, validations
+from models_registry.services import (
+    artifacts,
+    contract_expiry,
+    exports,
+    sandboxed,
+    uploads,
+    validations,
+)
 
 
 @shared_task(name="models_registry.tasks.export_version")
@@ -27,3 +34,9 @@ def expire_uploads() -> None:
     uploads.expire_uploads(now=timezone.now())
     artifacts.collect_garbage()
     sandboxed.clean_work_folders()
+
+
+@shared_task(name="models_registry.tasks.watch_contracts")
+def watch_contracts() -> None:
+    """Mark contracts whose last day is over, and warn of those that come to theirs."""
+    contract_expiry.watch_contracts(now=timezone.now())

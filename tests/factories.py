@@ -280,6 +280,7 @@ def contract_body(model: str = "fraud_detector", **changes: Any) -> dict[str, An
         ],
         "fallback": {"response": {"risk_score": 0.3, "reason": "model_down"}, "rules": []},
         "logging": {"required": ["x_request_id", "model_version"], "retention_days": 30},
+        "drift": {"feature_drift_score": 0.3},
         "approvals": {"staging": [], "production": ["sre"]},
         **changes,
     }
@@ -310,6 +311,7 @@ def make_contract(
         payload=document.canonical,
         digest=document.digest,
         proposed_by=model.owner,
+        valid_until=document.valid_until,
         in_force_at=now if in_force else None,
     )
     for seat in signed_by if signed_by is not None else (SEATS if in_force else ()):

@@ -44,6 +44,7 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "in_force": StateLook("ok", "good", _("In force")),
         "superseded": StateLook("neutral", "stopped", _("Superseded")),
         "withdrawn": StateLook("neutral", "stopped", _("Withdrawn")),
+        "expired": StateLook("warn", "warn", _("Expired")),
     },
     "seat": {
         "signed": StateLook("ok", "good", _("Signed")),

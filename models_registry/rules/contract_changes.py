@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -27,8 +27,19 @@ _SENTENCES: dict[tuple[Kind, bool], str] = {
     ("added", True): gettext_noop("%(what)s “%(name)s” is new: %(after)s"),
     ("removed", True): gettext_noop("%(what)s “%(name)s” is dropped: %(before)s"),
 }
+_VERDICTS: Mapping[Effect, str] = {
+    "breaking": gettext_noop("%(change)s: breaks callers"),
+    "weaker": gettext_noop("%(change)s: weaker for the caller"),
+    "stronger": gettext_noop("%(change)s: stronger for the caller"),
+    "neutral": gettext_noop("%(change)s: no difference to callers"),
+}
+BREAKS_BEYOND = 2.0
+"""A limit loosened by more than this factor breaks callers instead of giving them less.
+
+Time-outs, retries and capacity on the other side are set at a small multiple of what is promised;
+beyond twice, they hold no more.
+"""
 NO_LIMIT = Word(gettext_noop("no limit"))
-NOBODY = Word(gettext_noop("nobody"))
 YES = Word(gettext_noop("yes"))
 NO = Word(gettext_noop("no"))
 
@@ -53,6 +64,21 @@ class Change:
         """The change in English; a page says `render(change.term, gettext)`."""
         return render(self.term)
 
+    @property
+    def words(self) -> str:
+        """The change and what it is to a caller, in English: `say` in another language."""
+        return say(self)
+
+
+def say(made: Change, translate: Callable[[str], str] = lambda message: message) -> str:
+    """“P99 limit: 80 → 120 ms: weaker for the caller”, in English or by `translate`."""
+    return translate(_VERDICTS[made.effect]) % {"change": render(made.term, translate)}
+
+
+def breaking_changes(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Those that break callers."""
+    return tuple(one for one in changes if one.effect == "breaking")
+
 
 def change(
     pointer: str,
@@ -65,19 +91,21 @@ def change(
     name: str = "",
     unit: str = "",
     shown: tuple[Value, Value] | None = None,
+    template: str = "",
 ) -> Change:
     """A `Change` with its sentence.
 
     `name` is the thing's own name, `unit` follows the numbers, `shown` stands in the sentence
-    where the JSON values are not what people read.
+    where the JSON values are not what people read, `template` in place of the usual sentence.
     """
-    old, new = shown or (_value(before, unit), _value(after, unit))
+    # Between two numbers the unit is said once: 80 → 120 ms.
+    both = before is not None and after is not None
+    old, new = shown or (_value(before, "" if both else unit), _value(after, unit))
     values: dict[str, Value] = {"what": what, "before": old, "after": new}
     if name:
         values["name"] = name
-    return Change(
-        pointer, kind, before, after, effect, Term(pointer, _SENTENCES[kind, bool(name)], values)
-    )
+    sentence = template or _SENTENCES[kind, bool(name)]
+    return Change(pointer, kind, before, after, effect, Term(pointer, sentence, values))
 
 
 class NumberChange(NamedTuple):
@@ -89,11 +117,13 @@ class NumberChange(NamedTuple):
     after: float | None
     higher_is: Effect
     unit: str = ""
+    callers_build_on_it: bool = False
+    """Loosened by more than `BREAKS_BEYOND` it breaks them."""
 
 
 def number_change(number: NumberChange) -> Iterator[Change]:
     """A change when the values differ; None means that nothing is promised."""
-    pointer, what, before, after, higher_is, unit = number
+    pointer, what, before, after, higher_is, unit, built_on = number
     if before == after:
         return
     if before is None:
@@ -102,6 +132,8 @@ def number_change(number: NumberChange) -> Iterator[Change]:
         yield change(pointer, what, before, None, "weaker", kind="removed", unit=unit)
     else:
         effect = effect_of(before, after, higher_is=higher_is)
+        if built_on:
+            effect = breaks_when_far(effect, before, after)
         yield change(pointer, what, before, after, effect, unit=unit)
 
 
@@ -109,6 +141,12 @@ def effect_of(before: float, after: float, *, higher_is: Effect) -> Effect:
     """`higher_is` when the number rose, its opposite when it fell."""
     opposite: dict[Effect, Effect] = {"weaker": "stronger", "stronger": "weaker"}
     return higher_is if after > before else opposite.get(higher_is, "neutral")
+
+
+def breaks_when_far(effect: Effect, before: float, after: float) -> Effect:
+    """`breaking` in place of `weaker` when one number is more than `BREAKS_BEYOND` the other."""
+    small, large = sorted((before, after))
+    return "breaking" if effect == "weaker" and large > BREAKS_BEYOND * small else effect
 
 
 def _value(value: Any, unit: str) -> Value:

@@ -32,7 +32,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class ChecklistRow:
-    """A clause as it stands: whether the risk class asks for it, and whether the contract has it."""
+    """A clause: whether the risk class asks for it, and whether the contract has it."""
 
     clause: Clause
     required: bool

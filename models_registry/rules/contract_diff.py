@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from console.rules.canonical import pointer_of
 from models_registry.rules.contract_changes import (
-    NOBODY,
     Change,
     Effect,
     NumberChange,
+    breaks_when_far,
     change,
+    effect_of,
     number_change,
 )
 from models_registry.rules.contract_document import (
@@ -35,15 +36,19 @@ from models_registry.rules.contract_terms import (
 
 __all__ = ["Change", "diff"]
 
+Objective = LatencyObjective | AvailabilityObjective
+
 _MODEL = Word(gettext_noop("Model"))
 _LATENCY = Word(gettext_noop("Latency promise"))
 _AVAILABILITY = Word(gettext_noop("Availability promise"))
 _WINDOW = Word(gettext_noop("measured over"))
 _LATENCY_LIMIT = Word(gettext_noop("Latency limit"))
+_PERCENTILE_LIMIT = gettext_noop("P%(name)s limit: %(before)s → %(after)s")
 _LATENCY_TARGET = Word(gettext_noop("Share of requests within the latency limit"))
 _AVAILABILITY_TARGET = Word(gettext_noop("Share of requests without a fault of ours"))
 _LOAD = Word(gettext_noop("Requests per second up to which this holds"))
 _ERROR = Word(gettext_noop("Error answer"))
+_CODE = Word(gettext_noop("code"))
 _RETRY = Word(gettext_noop("trying again helps"))
 _COUNTS = Word(gettext_noop("counted against"))
 _FALLBACK_FIELD = Word(gettext_noop("Field of the fallback answer"))
@@ -51,7 +56,8 @@ _FALLBACK_VALUE = Word(gettext_noop("fallback value"))
 _LOG_FIELD = Word(gettext_noop("Logged field"))
 _RETENTION = Word(gettext_noop("Logs are kept"))
 _EXPLANATION = Word(gettext_noop("Explanation of answers"))
-_APPROVAL = Word(gettext_noop("approved by"))
+_APPROVAL = Word(gettext_noop("Approval of a release to"))
+_LAST_DAY = Word(gettext_noop("Last day"))
 
 
 def diff(before: ContractDocument, after: ContractDocument) -> tuple[Change, ...]:
@@ -66,6 +72,7 @@ def diff(before: ContractDocument, after: ContractDocument) -> tuple[Change, ...
         *limit_changes(before, after),
         *_explanation(before, after),
         *_approvals(before, after),
+        *_last_day(before, after),
     )
 
 
@@ -77,20 +84,22 @@ def _model(before: ContractDocument, after: ContractDocument) -> Iterator[Change
 def _objectives(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
     yield from _objective(before, after, before.latency, after.latency, _LATENCY)
     yield from _objective(before, after, before.availability, after.availability, _AVAILABILITY)
-    qps = NumberChange("/load/qps", _LOAD, before.load_qps, after.load_qps, "stronger")
+    loads = before.load_qps, after.load_qps
     # No load named: the promise holds at any load, which is more than any number.
-    if (qps.before is None) != (qps.after is None):
-        effect: Effect = "weaker" if qps.before is None else "stronger"
-        yield change(qps.pointer, qps.what, qps.before, qps.after, effect)
+    if (before.load_qps is None) != (after.load_qps is None):
+        effect: Effect = "weaker" if before.load_qps is None else "stronger"
+        yield change("/load/qps", _LOAD, *loads, effect)
     else:
-        yield from number_change(qps)
+        yield from number_change(
+            NumberChange("/load/qps", _LOAD, *loads, "stronger", callers_build_on_it=True)
+        )
 
 
 def _objective(
     before: ContractDocument,
     after: ContractDocument,
-    old: LatencyObjective | AvailabilityObjective | None,
-    new: LatencyObjective | AvailabilityObjective | None,
+    old: Objective | None,
+    new: Objective | None,
     what: Word,
 ) -> Iterator[Change]:
     if old is None and new is not None:
@@ -98,17 +107,12 @@ def _objective(
         yield change(at, what, None, _promise_text(new), "stronger", kind="added")
     elif old is not None and new is None:
         at = pointer_of("objectives", before.objectives.index(old))
-        yield change(at, what, _promise_text(old), None, "weaker", kind="removed")
+        yield change(at, what, _promise_text(old), None, "breaking", kind="removed")
     elif old is not None and new is not None:
         at = pointer_of("objectives", after.objectives.index(new))
         if isinstance(old, LatencyObjective) and isinstance(new, LatencyObjective):
-            limits = old.threshold_ms, new.threshold_ms
-            yield from number_change(
-                NumberChange(f"{at}/threshold_ms", _LATENCY_LIMIT, *limits, "weaker", "ms")
-            )
-        share = _LATENCY_TARGET if new.name == "latency" else _AVAILABILITY_TARGET
-        targets = old.target, new.target
-        yield from number_change(NumberChange(f"{at}/target", share, *targets, "stronger", "%"))
+            yield from _threshold(at, old, new)
+        yield from _target(at, old, new)
         if old.window != new.window:
             windows, texts = (
                 (old.window, new.window),
@@ -116,6 +120,32 @@ def _objective(
             )
             at = f"{at}/window"
             yield change(at, _WINDOW, *windows, "neutral", name=new.name, shown=texts)
+
+
+def _threshold(at: str, old: LatencyObjective, new: LatencyObjective) -> Iterator[Change]:
+    limits = old.threshold_ms, new.threshold_ms
+    if limits[0] == limits[1]:
+        return
+    effect = breaks_when_far(effect_of(*limits, higher_is="weaker"), *limits)
+    at = f"{at}/threshold_ms"
+    if old.target != new.target:
+        yield change(at, _LATENCY_LIMIT, *limits, effect, unit="ms")
+        return
+    share = number_text(new.target)
+    yield change(
+        at, _LATENCY_LIMIT, *limits, effect, name=share, unit="ms", template=_PERCENTILE_LIMIT
+    )
+
+
+def _target(at: str, old: Objective, new: Objective) -> Iterator[Change]:
+    """Callers live with what the target lets pass: 99.9 → 99.5 % is five times as much."""
+    if old.target == new.target:
+        return
+    what = _LATENCY_TARGET if new.name == "latency" else _AVAILABILITY_TARGET
+    effect = effect_of(old.target, new.target, higher_is="stronger")
+    # Rounded, so that 100 - 99.9 is a tenth and twice of it is not more than twice.
+    effect = breaks_when_far(effect, round(100 - old.target, 9), round(100 - new.target, 9))
+    yield change(f"{at}/target", what, old.target, new.target, effect, unit="%")
 
 
 def _promise_text(objective: LatencyObjective | AvailabilityObjective) -> str:
@@ -126,33 +156,44 @@ def _promise_text(objective: LatencyObjective | AvailabilityObjective) -> str:
 
 
 def _errors(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
-    old = {(error.status, error.code): error for error in before.errors}
-    new = {(error.status, error.code): error for error in after.errors}
-    for index, (pair, error) in enumerate(old.items()):
-        if pair not in new:
-            name, text = _error_name(error), error.counts_against
-            at = pointer_of("errors", index)
-            yield change(at, _ERROR, text, None, "stronger", kind="removed", name=name)
-    for index, (pair, error) in enumerate(new.items()):
-        at, name = pointer_of("errors", index), _error_name(error)
-        earlier = old.get(pair)
-        if earlier is None:
-            text = error.counts_against
-            yield change(at, _ERROR, None, text, "weaker", kind="added", name=name)
-            continue
-        if earlier.retry != error.retry:
-            effect: Effect = "stronger" if error.retry else "weaker"
-            yield change(f"{at}/retry", _RETRY, earlier.retry, error.retry, effect, name=name)
-        if earlier.counts_against != error.counts_against:
-            effect = _blame_effect(earlier.counts_against, error.counts_against)
-            blame = earlier.counts_against, error.counts_against
-            yield change(f"{at}/counts_against", _COUNTS, *blame, effect, name=name)
+    """Callers branch on status and code: none may go, and what one means may not change."""
+    pairs, gone, came = _matched(before.errors, after.errors)
+    for error in gone:
+        name, text = _error_name(error), error.counts_against
+        at = pointer_of("errors", before.errors.index(error))
+        yield change(at, _ERROR, text, None, "breaking", kind="removed", name=name)
+    for error in came:
+        name, text = _error_name(error), error.counts_against
+        at = pointer_of("errors", after.errors.index(error))
+        yield change(at, _ERROR, None, text, "weaker", kind="added", name=name)
+    for old, new in pairs:
+        at, name = pointer_of("errors", after.errors.index(new)), _error_name(new)
+        if old.code != new.code:
+            code = f"{at}/code"
+            yield change(code, _CODE, old.code, new.code, "breaking", name=str(new.status))
+        if old.retry != new.retry:
+            yield change(f"{at}/retry", _RETRY, old.retry, new.retry, "breaking", name=name)
+        if old.counts_against != new.counts_against:
+            blame = old.counts_against, new.counts_against
+            yield change(f"{at}/counts_against", _COUNTS, *blame, "breaking", name=name)
 
 
-def _blame_effect(before: str, after: str) -> Effect:
-    if "provider" not in (before, after):
-        return "neutral"
-    return "stronger" if after == "provider" else "weaker"
+def _matched(
+    before: Sequence[ErrorMeaning], after: Sequence[ErrorMeaning]
+) -> tuple[list[tuple[ErrorMeaning, ErrorMeaning]], list[ErrorMeaning], list[ErrorMeaning]]:
+    """Errors of both by status and code, then what is left by status: (pairs, gone, new)."""
+    old = {(error.status, error.code): error for error in before}
+    new = {(error.status, error.code): error for error in after}
+    pairs = [(old[key], new[key]) for key in sorted(old.keys() & new.keys())]
+    gone = [old[key] for key in sorted(old.keys() - new.keys())]
+    came = [new[key] for key in sorted(new.keys() - old.keys())]
+    for error in tuple(gone):
+        renamed = next((other for other in came if other.status == error.status), None)
+        if renamed is not None:
+            pairs.append((error, renamed))
+            gone.remove(error)
+            came.remove(renamed)
+    return pairs, gone, came
 
 
 def _error_name(error: ErrorMeaning) -> str:
@@ -169,8 +210,16 @@ def _fallback(before: ContractDocument, after: ContractDocument) -> Iterator[Cha
             )
         elif name not in old:
             yield change(at, _FALLBACK_FIELD, None, new[name], "neutral", kind="added", name=name)
-        elif old[name] != new[name] or isinstance(old[name], bool) != isinstance(new[name], bool):
-            yield change(at, _FALLBACK_VALUE, old[name], new[name], "neutral", name=name)
+        elif old[name] != new[name] or _json_type(old[name]) != _json_type(new[name]):
+            same = _json_type(old[name]) == _json_type(new[name])
+            effect: Effect = "neutral" if same else "breaking"
+            yield change(at, _FALLBACK_VALUE, old[name], new[name], effect, name=name)
+
+
+def _json_type(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return type(value).__name__
+    return "number" if isinstance(value, int | float) else type(value).__name__
 
 
 def _logging(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
@@ -199,13 +248,39 @@ def _approvals(before: ContractDocument, after: ContractDocument) -> Iterator[Ch
     for environment in sorted({*before.approvals, *after.approvals}):
         old = before.approvals.get(environment, ())
         new = after.approvals.get(environment, ())
-        if set(old) == set(new):
-            continue
-        effect: Effect = "stronger" if set(old) <= set(new) else "weaker"
-        at, words = pointer_of("approvals", environment), (_people(old), _people(new))
-        roles = list(old), list(new)
-        yield change(at, _APPROVAL, *roles, effect, name=environment, shown=words)
+        at = pointer_of("approvals", environment)
+        if dropped := sorted(set(old) - set(new)):
+            words = _people(dropped), ""
+            yield change(
+                at,
+                _APPROVAL,
+                dropped,
+                None,
+                "weaker",
+                kind="removed",
+                name=environment,
+                shown=words,
+            )
+        if added := sorted(set(new) - set(old)):
+            words = "", _people(added)
+            yield change(
+                at, _APPROVAL, None, added, "stronger", kind="added", name=environment, shown=words
+            )
 
 
-def _people(roles: tuple[str, ...]) -> Value:
-    return tuple(ROLE_WORDS[role] for role in roles) or NOBODY
+def _people(roles: Sequence[str]) -> Value:
+    return tuple(ROLE_WORDS[role] for role in roles)
+
+
+def _last_day(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
+    """An end where there was none, or an earlier one, is one that callers did not plan for."""
+    old, new = before.valid_until, after.valid_until
+    at, days = "/valid_until", (old and old.isoformat(), new and new.isoformat())
+    if old == new:
+        return
+    if old is None:
+        yield change(at, _LAST_DAY, *days, "breaking", kind="added")
+    elif new is None:
+        yield change(at, _LAST_DAY, *days, "stronger", kind="removed")
+    else:
+        yield change(at, _LAST_DAY, *days, "breaking" if new < old else "stronger")

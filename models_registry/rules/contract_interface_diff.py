@@ -62,7 +62,7 @@ def _tensor(at: str, old: Tensor, new: Tensor, *, is_input: bool) -> Iterator[Ch
         yield change(f"{at}/dtype", _DTYPE, old.dtype, new.dtype, "breaking", name=name)
     if old.dims != new.dims:
         sizes, shapes = (list(old.dims), list(new.dims)), (shape_text(old), shape_text(new))
-        effect: Effect = "neutral" if _only_renamed(old, new) else "breaking"
+        effect = _shape_effect(old, new, is_input=is_input)
         yield change(f"{at}/dims", _SHAPE, *sizes, effect, name=name, shown=shapes)
     if old.minimum != new.minimum:
         narrower = new.minimum is not None and (old.minimum is None or new.minimum > old.minimum)
@@ -95,11 +95,23 @@ def _effect(*, is_input: bool, narrower: bool) -> Effect:
     return "stronger" if narrower else "weaker"
 
 
-def _only_renamed(old: Tensor, new: Tensor) -> bool:
-    """Whether only names of varying sizes differ: nothing that goes over the wire."""
-    return [d if isinstance(d, int) else "" for d in old.dims] == [
-        d if isinstance(d, int) else "" for d in new.dims
-    ]
+def _shape_effect(old: Tensor, new: Tensor, *, is_input: bool) -> Effect:
+    """A size that may vary now: more for who sends, less to rely on for who receives.
+
+    Other names of sizes that vary are nothing that goes over the wire.
+    """
+    if len(old.dims) != len(new.dims):
+        return "breaking"
+    widened = narrowed = False
+    for before, after in zip(old.dims, new.dims, strict=True):
+        if isinstance(before, int) and isinstance(after, int) and before != after:
+            return "breaking"
+        widened |= isinstance(before, int) and isinstance(after, str)
+        narrowed |= isinstance(before, str) and isinstance(after, int)
+    if not widened and not narrowed:
+        return "neutral"
+    worse = narrowed if is_input else widened
+    return "breaking" if worse else "stronger"
 
 
 def _text(tensor: Tensor) -> str:

@@ -21,6 +21,7 @@ from models_registry.rules.contract_terms import (
     number_text,
 )
 from models_registry.rules.contract_types import ValidationGate
+from models_registry.rules.equivalence import LOSSY, tolerance
 
 _WORDS = {
     "samples": Word(gettext_noop("Inputs compared at validation")),
@@ -119,11 +120,21 @@ def _derived(old: ValidationGate, new: ValidationGate) -> Iterator[Change]:
             other = getattr(after, field) if after else None
             if one == other:
                 continue
+            limits = _tolerated(old, kind, field), _tolerated(new, kind, field)
             effect: Effect = "neutral"
-            if one is not None and other is not None:
-                effect = effect_of(one, other, higher_is="weaker")
+            if limits[0] != limits[1]:
+                effect = effect_of(*limits, higher_is="weaker")
             at, shown = f"/validation/derived/{kind}/{field}", (_limit(one), _limit(other))
             yield change(at, _WORDS[field], one, other, effect, name=kind, shown=shown)
+
+
+def _tolerated(gate: ValidationGate, kind: str, field: str) -> float:
+    """What is tolerated of such a version, said by the contract or not."""
+    if kind in gate.derived:
+        return float(getattr(gate.derived[kind], field))
+    if kind in LOSSY:
+        return float(getattr(tolerance(("FP32",), optimisation=kind), field))
+    return float(getattr(gate, field))
 
 
 def _limit(value: float | None) -> Value:

@@ -7,9 +7,10 @@ from typing import Any
 _READING_ORDER = (
     "apiVersion", "kind", "model", "revision", "valid_until", "interface", "inputs", "outputs",
     "objectives", "load", "errors", "fallback", "logging", "drift", "explanation",
-    "validation", "rollout", "approvals", "name", "dtype", "dims", "min", "max", "nan", "sums_to", "threshold_ms", "target",
-    "window", "qps", "status", "code", "retry", "counts_against", "response", "rules", "required",
-    "retention_days", "feature_drift_score", "model_output_entropy", "above", "for", "method",
+    "validation", "rollout", "approvals", "name", "dtype", "dims", "min", "max", "nan",
+    "sums_to", "threshold_ms", "target", "window", "qps", "status", "code", "retry",
+    "counts_against", "response", "rules", "required", "retention_days", "feature_drift_score",
+    "model_output_entropy", "above", "for", "method",
     "samples", "seed", "atol", "rtol", "p95_ms", "derived", "simplify", "graph",
     "fp16", "int8", "start", "step", "every", "analysis",
     "max_error_rate", "max_p99_ms", "min_requests", "staging", "production",

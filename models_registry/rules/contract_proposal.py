@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 import yaml
@@ -46,11 +47,12 @@ def propose(
     outputs: Sequence[TensorSpec],
     measured: MeasuredLatency | None = None,
     previous: ContractDocument | None = None,
+    valid_until: date | None = None,
 ) -> dict[str, Any]:
     """The document to start from; it passes every check of `contract_document.load`.
 
-    With `previous` (the contract in force) everything stays as promised but the interface, and
-    the fallback where the outputs are no longer the same.
+    With `previous` (the contract that holds) everything stays as promised but the interface, the
+    fallback where the outputs are no longer the same, and the last day, which is `valid_until`.
     """
     interface = {
         "inputs": [_tensor(spec, is_input=True) for spec in inputs],
@@ -61,6 +63,11 @@ def propose(
             tensor["dims"] = ["size_0" if size == "batch" else size for size in tensor["dims"]]
     body = to_json(previous) if previous else _fresh(model, measured)
     body["model"] = model
+    # Each said something about one revision, not about what is promised next.
+    for name in ("revision", "valid_until"):
+        body.pop(name, None)
+    if valid_until is not None:
+        body["valid_until"] = valid_until.isoformat()
     unchanged = previous is not None and body["interface"]["outputs"] == interface["outputs"]
     body["interface"] = interface
     if not unchanged:

@@ -31,7 +31,7 @@ def days_left(valid_until: date, now: datetime) -> int:
 
 
 def warning_due(valid_until: date | None, now: datetime) -> int | None:
-    """The latest of `WARNING_DAYS` that has been reached; None before all of them and afterwards."""
+    """The latest of `WARNING_DAYS` that was reached; None before all of them and afterwards."""
     if valid_until is None or is_past(valid_until, now):
         return None
     reached = [days for days in WARNING_DAYS if days_left(valid_until, now) <= days]

@@ -2,20 +2,91 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from django.db.models import Q
+from django.utils import timezone
+
 from console.errors import Conflict, Invalid
 from console.rules.canonical import canonical_bytes, digest
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
 from models_registry.models import ContractState, RegisteredModel, Seat, ServiceContract
-from models_registry.rules import contract_document
+from models_registry.rules import contract_clauses, contract_document, contract_validity
+from models_registry.rules.contract_clauses import Clause
 from models_registry.rules.contract_types import ContractDocument
 from models_registry.services.signatures import verify_stored
 
-IN_FORCE_ONCE = (ContractState.IN_FORCE, ContractState.SUPERSEDED)
+IN_FORCE_ONCE = (ContractState.IN_FORCE, ContractState.SUPERSEDED, ContractState.EXPIRED)
+HOLDING = (ContractState.IN_FORCE, ContractState.EXPIRED)
 
 
-def contract_in_force(model: RegisteredModel) -> ServiceContract | None:
-    """The model's contract in force, unverified: verify it before it decides anything."""
-    return ServiceContract.objects.filter(model=model, state=ContractState.IN_FORCE).first()
+def contract_in_force(
+    model: RegisteredModel, *, now: datetime | None = None
+) -> ServiceContract | None:
+    """The model's contract in force, unverified: verify it before it decides anything.
+
+    One whose last day is over is in force no more, whether the timer has marked it or not.
+    """
+    today = contract_validity.day_of(now or timezone.now())
+    return (
+        ServiceContract.objects.filter(model=model, state=ContractState.IN_FORCE)
+        .filter(Q(valid_until__isnull=True) | Q(valid_until__gte=today))
+        .first()
+    )
+
+
+def contract_that_holds(model: RegisteredModel) -> ServiceContract | None:
+    """The one in force or, when it expired and nothing took its place, that one.
+
+    What serves goes on serving by it (its fallback, its error codes, its objectives), and a next
+    contract is compared with it; nothing new is released or deployed under an expired one.
+    """
+    found = ServiceContract.objects.filter(
+        model=model, state__in=HOLDING, in_force_at__isnull=False
+    )
+    return found.order_by("-revision").first()
+
+
+def require_in_force(model: RegisteredModel, *, now: datetime | None = None) -> ServiceContract:
+    """The contract in force; Conflict `contract_missing`, or `contract_expired` with its day."""
+    current = contract_in_force(model, now=now)
+    if current is not None:
+        return current
+    last = contract_that_holds(model)
+    if last is not None and last.valid_until is not None:
+        raise Conflict(
+            f"{last} held until {last.valid_until} and is in force no more.",
+            code="contract_expired",
+            hint="Have the next revision signed. What serves already goes on serving.",
+        )
+    raise Conflict(
+        f"{model.name} has no contract in force.",
+        code="contract_missing",
+        hint="Propose a contract and have the three seats sign it.",
+    )
+
+
+def missing_clauses(contract: ServiceContract) -> tuple[Clause, ...]:
+    """What the model's risk class asks for today and the contract does not have."""
+    return contract_clauses.missing_clauses(
+        contract_document.load(bytes(contract.payload), "json"),
+        contract.model.risk_class,
+        proposed_on=contract_validity.day_of(contract.proposed_at),
+    )
+
+
+def require_clauses(contract: ServiceContract) -> None:
+    """Conflict `clauses_missing` unless the contract has what the model's risk class asks for."""
+    if not (missing := missing_clauses(contract)):
+        return
+    risk = contract.model.risk_class
+    raise Conflict(
+        f"{contract} lacks {'; '.join(clause.asks for clause in missing)}, which the risk class "
+        f"{risk} of the model asks for.",
+        code="clauses_missing",
+        hint="Propose a contract with these clauses and have it signed.",
+        errors=contract_clauses.clause_faults(missing, risk),
+    )
 
 
 def verify_bytes(contract: ServiceContract) -> ContractDocument:
@@ -36,8 +107,9 @@ def verify_bytes(contract: ServiceContract) -> ContractDocument:
 def verify_in_force(contract: ServiceContract) -> tuple[str, ...]:
     """Check bytes and all three signatures again; gives notes on keys that were revoked since.
 
-    For a contract that is or was in force. Raises Conflict `contract_not_in_force`, Invalid
-    `digest_mismatch`, `signature_missing`, `signature_invalid`, `key_revoked`.
+    For a contract that is or was in force, expired ones too. Raises Conflict
+    `contract_not_in_force`, Invalid `digest_mismatch`, `signature_missing`, `signature_invalid`,
+    `key_revoked`, `key_expired`, `key_doubted`.
     """
     if contract.state not in IN_FORCE_ONCE:
         raise Conflict(

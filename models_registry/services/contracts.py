@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
-from console import live
 from console.actors import Actor, require
-from console.errors import Conflict, FieldError, Invalid, NotAllowed
+from console.errors import Conflict
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE, Envelope
-from console.services import audit
 from models_registry.exporting.protocol import ExportFacts, TensorSpec
 from models_registry.models import (
     ContractSignature,
@@ -21,17 +20,37 @@ from models_registry.models import (
     ModelVersion,
     RegisteredModel,
     Seat,
-    SeatHolder,
     ServiceContract,
 )
-from models_registry.rules import bundles, contract_document, contract_proposal, tensors
-from models_registry.rules.contract_types import Tensor
+from models_registry.rules import (
+    bundles,
+    contract_acceptance,
+    contract_clauses,
+    contract_document,
+    contract_proposal,
+    contract_validity,
+    tensors,
+)
+from models_registry.rules.contract_changes import Change, breaking_changes
+from models_registry.rules.contract_diff import diff
+from models_registry.rules.contract_types import ContractDocument, Tensor
 from models_registry.services.catalog import lock_model, require_part_in
 from models_registry.services.contract_checks import (
     contract_in_force,
+    contract_that_holds,
     verify_bytes,
     verify_in_force,
 )
+from models_registry.services.contract_records import (
+    end_notices,
+    end_signing_notices,
+    publish,
+    record,
+    subject_of,
+    tell_of_breaking_changes,
+    url_of,
+)
+from models_registry.services.contract_signers import check_signable, earlier_signature, seat_of
 from models_registry.services.signatures import is_same_signature, public_key, take_in
 
 __all__ = [
@@ -40,11 +59,14 @@ __all__ = [
     "propose_contract",
     "propose_document",
     "sign_contract",
+    "subject_of",
+    "url_of",
     "verify_in_force",
     "withdraw_contract",
 ]
 
 MAX_NOTE = 2000
+A_YEAR = 365
 
 
 def propose_contract(
@@ -53,23 +75,25 @@ def propose_contract(
     document: bytes | str,
     media: contract_document.Media = "auto",
     note: str = "",
+    acknowledge_breaking: bool = False,
+    now: datetime | None = None,
     actor: Actor,
 ) -> ServiceContract:
     """The model's next contract revision; immutable from here on.
 
-    The same document again gives the proposal that is open. Raises Invalid with every fault of the
-    document, Conflict (`contract_unchanged`) when it is the one in force.
+    The same document again gives the proposal that is open. `acknowledge_breaking` says that the
+    proposer knows which changes break callers of the contract that holds; the seats are told.
+
+    Raises Invalid with every fault of the document, `other_model`, `valid_until_past`,
+    `clauses_missing` (by the model's risk class), `other_revision`; Conflict `contract_unchanged`
+    when it is the one in force, `contract_repeats`, `breaking_not_acknowledged`.
     """
-    require(actor, "contract.propose")
+    require(actor, "contract.propose", model.team_id)
     require_part_in(model, actor)
+    now = now or timezone.now()
     parsed = contract_document.load(document, media)
-    if parsed.model != model.name:
-        raise Invalid(
-            f"The document is about {parsed.model}, not about {model.name}.",
-            code="other_model",
-            hint=f"Set “model: {model.name}”.",
-            errors=(FieldError("/model", f"is not {model.name}"),),
-        )
+    contract_acceptance.check_model(parsed, model.name)
+    contract_validity.check_proposed(parsed.valid_until, now)
     with transaction.atomic():
         model = lock_model(model)
         same = ServiceContract.objects.filter(model=model, digest=parsed.digest)
@@ -81,6 +105,7 @@ def propose_contract(
                 code="contract_unchanged",
                 hint="Change what should be promised otherwise, then propose it.",
             )
+        breaking = _check_acceptable(model, parsed, acknowledge_breaking, now)
         model.last_contract_revision += 1
         model.save(update_fields=["last_contract_revision"])
         contract = ServiceContract.objects.create(
@@ -91,9 +116,14 @@ def propose_contract(
             digest=parsed.digest,
             note=note.strip()[:MAX_NOTE],
             proposed_by=actor.user,
+            valid_until=parsed.valid_until,
         )
-        _record(contract, "contract.propose", actor, after={"digest": contract.digest})
-        _publish(contract)
+        after: dict[str, Any] = {"digest": contract.digest}
+        if breaking:
+            after["breaking"] = [change.sentence for change in breaking]
+            tell_of_breaking_changes(contract, breaking)
+        record(contract, "contract.propose", actor, after=after)
+        publish(contract)
     return contract
 
 
@@ -101,24 +131,29 @@ def sign_contract(
     *,
     contract: ServiceContract,
     envelope: bytes | str | Mapping[str, Any],
+    now: datetime | None = None,
     actor: Actor,
 ) -> ContractSignature:
     """Sign for the seat that the actor holds; with the third signature the contract is in force.
 
-    The very same envelope again changes nothing. Raises NotAllowed (`no_seat`), Conflict
-    (`already_signed`, `signed_another_seat`, `contract_not_proposed`, `newer_contract_in_force`),
-    and Invalid for a key or signature that does not do (see `signatures.take_in`).
+    The very same envelope again changes nothing. When it was signed is the server's time: an
+    envelope carries none. Raises NotAllowed (`no_seat`, `role_missing`, `person_deactivated`),
+    Conflict (`already_signed`, `seat_signed`, `contract_not_proposed`, `contract_expired`,
+    `newer_contract_in_force`), and Invalid for a key or signature that does not do (see
+    `signatures.take_in`).
     """
-    require(actor, "contract.sign")
+    require(actor, "contract.sign", contract.model.team_id)
     with transaction.atomic():
         model = lock_model(contract.model)
         contract = ServiceContract.objects.select_for_update().get(pk=contract.pk)
         contract.model = model
-        seat = _seat_of(model, actor)
-        earlier = _earlier(contract, seat, actor)
+        # Asked under the lock: who waited for it comes into force when it is theirs, not before.
+        now = now or timezone.now()
+        seat = seat_of(model, actor)
+        earlier = earlier_signature(contract, seat, actor)
         if earlier is not None and is_same_signature(earlier.envelope, earlier.key, envelope):
             return earlier
-        _check_signable(contract, earlier, actor)
+        check_signable(contract, earlier, actor, now)
         verify_bytes(contract)
         stored, key = take_in(
             envelope,
@@ -129,15 +164,15 @@ def sign_contract(
         signature = ContractSignature.objects.create(
             contract=contract, seat=seat, signer=actor.user, key=key, envelope=stored
         )
-        _record(
+        record(
             contract,
             "contract.sign",
             actor,
             after={"seat": seat, "key": key.keyid, "digest": contract.digest},
         )
         if contract.signatures.count() == len(Seat):
-            _put_in_force(contract, actor)
-        _publish(contract)
+            _put_in_force(contract, actor, now)
+        publish(contract)
     # What the caller sees is how the contract stands now.
     signature.contract = contract
     return signature
@@ -147,7 +182,7 @@ def withdraw_contract(
     *, contract: ServiceContract, reason: str = "", actor: Actor
 ) -> ServiceContract:
     """Take a proposal back; withdrawing twice is one withdrawal. Conflict once it is in force."""
-    require(actor, "contract.withdraw")
+    require(actor, "contract.withdraw", contract.model.team_id)
     with transaction.atomic():
         model = lock_model(contract.model)
         require_part_in(model, actor)
@@ -163,10 +198,9 @@ def withdraw_contract(
             )
         contract.state, contract.ended_at = ContractState.WITHDRAWN, timezone.now()
         contract.save(update_fields=["state", "ended_at"])
-        _record(
-            contract, "contract.withdraw", actor, after={"state": contract.state}, reason=reason
-        )
-        _publish(contract)
+        end_signing_notices(contract)
+        record(contract, "contract.withdraw", actor, after={"state": contract.state}, reason=reason)
+        publish(contract)
     return contract
 
 
@@ -185,6 +219,8 @@ def contract_bundle(contract: ServiceContract) -> bytes:
                 keyid=signature.key.keyid,
                 signed_at=signature.signed_at,
                 revoked_at=signature.key.revoked_at,
+                doubted_from=signature.key.doubted_from,
+                expires_at=signature.key.expires_at,
             )
             for signature in signatures
         ],
@@ -193,7 +229,7 @@ def contract_bundle(contract: ServiceContract) -> bytes:
     )
 
 
-def propose_document(version: ModelVersion) -> dict[str, Any]:
+def propose_document(version: ModelVersion, *, now: datetime | None = None) -> dict[str, Any]:
     """A document to start from: the contract in force with this version's interface, or a first.
 
     Raises Conflict (`version_not_exported`) before the version's graph is known.
@@ -208,7 +244,7 @@ def propose_document(version: ModelVersion) -> dict[str, Any]:
     declared = {
         item["name"]: TensorSpec.from_json(item) for item in (*version.inputs, *version.outputs)
     }
-    current = contract_in_force(version.model)
+    current = contract_that_holds(version.model)
     previous = verify_bytes(current) if current else None
     interface = previous.interface if previous else None
     promised = (
@@ -226,83 +262,49 @@ def propose_document(version: ModelVersion) -> dict[str, Any]:
             )
             for spec in facts.outputs
         ],
-        measured=_measured(version),
+        measured=measured_latency(version),
         previous=previous,
+        valid_until=_next_last_day(version.model, previous, now or timezone.now()),
     )
 
 
-def subject_of(contract: ServiceContract) -> str:
-    """How audit entries name the contract."""
-    return f"{contract.model.name} contract {contract.revision}"
-
-
-def url_of(contract: ServiceContract) -> str:
-    """The contract's page."""
-    return f"/models/{contract.model.name}/contracts/{contract.revision}/"
-
-
-def _seat_of(model: RegisteredModel, actor: Actor) -> str:
-    held = SeatHolder.objects.filter(model=model, user=actor.user).order_by("seat")
-    seats = [holder.seat for holder in held]
-    if not seats:
-        raise NotAllowed(
-            f"{actor.user.username} sits in no seat of {model.name}, so there is nothing to sign.",
-            code="no_seat",
-            hint="The model's owner assigns the seats.",
-        )
-    return seats[0]
-
-
-def _earlier(contract: ServiceContract, seat: str, actor: Actor) -> ContractSignature | None:
-    signatures = list(contract.signatures.select_related("key"))
-    own = [s for s in signatures if s.signer_id == actor.user.pk]
-    return next(iter(own or [s for s in signatures if s.seat == seat]), None)
-
-
-def _check_signable(
-    contract: ServiceContract, earlier: ContractSignature | None, actor: Actor
-) -> None:
-    if contract.state != ContractState.PROPOSED:
-        raise Conflict(
-            f"{subject_of(contract)} is {contract.get_state_display()}: only a proposal is signed.",
-            code="contract_not_proposed",
-            hint="Propose the next revision.",
-        )
-    current = contract_in_force(contract.model)
-    if current is not None and current.revision > contract.revision:
-        raise Conflict(
-            f"A newer contract, revision {current.revision}, is in force.",
-            code="newer_contract_in_force",
-            hint="Propose the next revision.",
-        )
-    if earlier is None:
-        return
-    seat = Seat(earlier.seat).label
-    if earlier.signer_id == actor.user.pk:
-        raise Conflict(
-            f"You have signed {subject_of(contract)} already, as {seat}.",
-            code="already_signed",
-            hint="Nobody signs twice, or for two seats.",
-        )
-    raise Conflict(
-        f"The seat {seat} of {subject_of(contract)} has been signed by somebody else.",
-        code="seat_signed",
-        hint="Propose the next revision when the seat has changed hands.",
+def _check_acceptable(
+    model: RegisteredModel, parsed: ContractDocument, acknowledged: bool, now: datetime
+) -> tuple[Change, ...]:
+    """Raise unless the document may be the model's next revision; gives what breaks callers."""
+    day = contract_validity.day_of(now)
+    missing = contract_clauses.missing_clauses(parsed, model.risk_class, proposed_on=day)
+    contract_acceptance.check_clauses(missing, model.risk_class)
+    signed = ServiceContract.objects.filter(
+        model=model, digest=parsed.digest, signatures__isnull=False
     )
+    contract_acceptance.check_revision(
+        parsed, model.last_contract_revision + 1, set(signed.values_list("revision", flat=True))
+    )
+    current = contract_that_holds(model)
+    if current is None:
+        return ()
+    found = breaking_changes(diff(verify_bytes(current), parsed))
+    contract_acceptance.check_acknowledged(
+        found, acknowledged=acknowledged, against=current.revision
+    )
+    return found
 
 
-def _put_in_force(contract: ServiceContract, actor: Actor) -> None:
+def _put_in_force(contract: ServiceContract, actor: Actor, now: datetime) -> None:
     """Three signatures: in force, and what came before is superseded, under the model's lock."""
-    now = timezone.now()
+    replaced = contract_that_holds(contract.model)
     older = ServiceContract.objects.filter(model=contract.model, revision__lt=contract.revision)
-    replaced = older.filter(state=ContractState.IN_FORCE).first()
-    older.filter(state__in=(ContractState.IN_FORCE, ContractState.PROPOSED)).update(
+    ending = list(older.filter(state__in=(ContractState.IN_FORCE, ContractState.PROPOSED)))
+    older.filter(pk__in=[one.pk for one in ending]).update(
         state=ContractState.SUPERSEDED, ended_at=now
     )
     contract.state, contract.in_force_at = ContractState.IN_FORCE, now
     contract.save(update_fields=["state", "in_force_at"])
     verify_in_force(contract)
-    _record(
+    end_signing_notices(contract)
+    end_notices([*ending, *([replaced] if replaced else [])])
+    record(
         contract,
         "contract.in_force",
         actor,
@@ -311,7 +313,18 @@ def _put_in_force(contract: ServiceContract, actor: Actor) -> None:
     )
 
 
-def _measured(version: ModelVersion) -> contract_proposal.MeasuredLatency | None:
+def _next_last_day(
+    model: RegisteredModel, previous: ContractDocument | None, now: datetime
+) -> date | None:
+    """A year ahead where the last contract named a day, or the risk class asks for one."""
+    asked = "valid_until" in contract_clauses.MANDATORY[model.risk_class]
+    if asked or (previous is not None and previous.valid_until is not None):
+        return contract_validity.day_of(now) + timedelta(days=A_YEAR)
+    return None
+
+
+def measured_latency(version: ModelVersion) -> contract_proposal.MeasuredLatency | None:
+    """What validation measured for one inference; None before it did."""
     for row in (version.report or {}).get("latency", ()):
         if row.get("batch") in (1, None):
             return contract_proposal.MeasuredLatency(
@@ -330,35 +343,3 @@ def _with_range(
         low, high = promised[spec.name].minimum, promised[spec.name].maximum
     sums_to = promised[spec.name].sums_to if spec.name in promised else None
     return TensorSpec(spec.name, spec.dtype, spec.shape, spec.dims, low, high, sums_to)
-
-
-def _record(
-    contract: ServiceContract,
-    action: str,
-    actor: Actor,
-    *,
-    before: Any = None,
-    after: Any = None,
-    reason: str = "",
-) -> None:
-    audit.record(
-        actor=actor,
-        action=action,
-        subject=subject_of(contract),
-        subject_url=url_of(contract),
-        before=before,
-        after=after,
-        reason=reason,
-    )
-
-
-def _publish(contract: ServiceContract) -> None:
-    name = contract.model.name
-    data = {"model": name, "revision": contract.revision, "state": contract.state}
-    live.publish(f"contract:{name}/{contract.revision}", "contract.changed", data)
-    live.publish(f"model:{name}", "contract.changed", data)
-    holders = SeatHolder.objects.filter(model=contract.model).values_list(
-        "user__username", flat=True
-    )
-    for username in holders:
-        live.publish(f"inbox:{username}", "inbox.changed")
