@@ -66,3 +66,8 @@ def actor_of(request: HttpRequest | Request) -> Actor:
         or getattr(getattr(request, "_request", None), "request_id", ""),
         scopes=frozenset(token.scopes) if isinstance(token, ApiToken) else None,
     )
+
+
+def user_of(request: HttpRequest | Request) -> User:
+    """The person who asks: for whom selectors look things up."""
+    return actor_of(request).user

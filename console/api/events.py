@@ -26,7 +26,7 @@ PING_SECONDS = 15.0
 RECHECK_SECONDS = 60.0
 # A page reads its rows a moment before it is written out, and clocks differ a little.
 SINCE_MARGIN_MS = 2_000
-TOPIC = re.compile(r"^[a-z]+(:.{1,240})?$")
+TOPIC = re.compile(r"^[a-z-]+(:.{1,240})?$")
 EVENT_ID = re.compile(r"^\d{1,20}-\d{1,20}$")
 
 

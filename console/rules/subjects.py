@@ -15,7 +15,7 @@ MODEL_NAMED = (
     r"([a-z][a-z0-9_]{1,62})"
 )
 _NAMED = re.compile(MODEL_NAMED)
-_MODEL_FIRST = frozenset({"model", "version", "contract", "draft"})
+_MODEL_FIRST = frozenset({"model", "version", "contract", "draft", "load-tests"})
 
 
 def model_named(subject: str) -> str:

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from deployments.api.serializers import (
     DeploymentSerializer,
@@ -52,6 +52,7 @@ class DeploymentListView(ListAPIView[Deployment]):
             environment=given.get("environment", ""),
             version=given.get("version", ""),
             removed=given.get("all", "").lower() in ("1", "true", "yes"),
+            user=user_of(request),
         )
         page = self.paginate_queryset(found)
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
@@ -71,7 +72,7 @@ class DeploymentListView(ListAPIView[Deployment]):
             actor=actor_of(request),
         )
         return Response(
-            DeploymentSerializer(find_deployment(deployment.pk)).data,
+            DeploymentSerializer(find_deployment(deployment.pk, user=user_of(request))).data,
             status=status.HTTP_201_CREATED,
         )
 
@@ -82,7 +83,9 @@ class FolderSignatureView(APIView):
         responses={(200, "application/json"): OpenApiTypes.OBJECT},
     )
     def get(self, request: Request, deployment_id: uuid.UUID, node: str) -> HttpResponse:
-        placement = find_signed_placement(find_deployment(deployment_id), node)
+        placement = find_signed_placement(
+            find_deployment(deployment_id, user=user_of(request)), node
+        )
         answer = JsonResponse(placement.folder_signature)
         version = placement.deployment.release.version
         name = f"{version.model.name}-{version.number}-{node}.sig"
@@ -95,7 +98,9 @@ class DeploymentView(APIView):
 
     @extend_schema(summary="Show a deployment with its nodes", responses=DeploymentSerializer)
     def get(self, request: Request, deployment_id: uuid.UUID) -> Response:
-        return Response(DeploymentSerializer(find_deployment(deployment_id)).data)
+        return Response(
+            DeploymentSerializer(find_deployment(deployment_id, user=user_of(request))).data
+        )
 
     @extend_schema(
         summary="Drain a deployment and unload it from its nodes",
@@ -107,11 +112,11 @@ class DeploymentView(APIView):
         body = RemoveRequestSerializer(data=request.data or request.query_params.dict())
         body.is_valid(raise_exception=True)
         remove_deployment(
-            deployment=find_deployment(deployment_id),
+            deployment=find_deployment(deployment_id, user=user_of(request)),
             actor=actor_of(request),
             **body.validated_data,
         )
         return Response(
-            DeploymentSerializer(find_deployment(deployment_id)).data,
+            DeploymentSerializer(find_deployment(deployment_id, user=user_of(request))).data,
             status=status.HTTP_202_ACCEPTED,
         )

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from console.errors import NotFound
 from deployments.services.load_tests import ask_for_load_test
@@ -78,8 +78,8 @@ class LoadTestListView(ListAPIView[LoadTest]):
 
     @extend_schema(summary="List a version's load tests, newest first")
     def get(self, request: Request, name: str, number: int) -> Response:
-        find_version(name, number)
-        page = self.paginate_queryset(load_test_list(name, number))
+        find_version(name, number, user=user_of(request))
+        page = self.paginate_queryset(load_test_list(name, number, user=user_of(request)))
         return self.get_paginated_response(LoadTestSerializer(page, many=True).data)
 
     @extend_schema(
@@ -93,21 +93,23 @@ class LoadTestListView(ListAPIView[LoadTest]):
         body.is_valid(raise_exception=True)
         wanted = body.validated_data
         load_test, _ = ask_for_load_test(
-            version=find_version(name, number),
+            version=find_version(name, number, user=user_of(request)),
             environment=find_environment(wanted["environment"]),
             pattern=wanted["pattern"],
             rate=wanted["rate"],
             seconds=wanted["seconds"],
             actor=actor_of(request),
         )
-        shown = find_load_test(load_test.pk)
+        shown = find_load_test(load_test.pk, user=user_of(request))
         return Response(LoadTestSerializer(shown).data, status.HTTP_201_CREATED)
 
 
 class LoadTestView(APIView):
     @extend_schema(summary="Show a load test with its report", responses=LoadTestReportSerializer)
     def get(self, request: Request, load_test_id: uuid.UUID) -> Response:
-        return Response(LoadTestReportSerializer(find_load_test(load_test_id)).data)
+        return Response(
+            LoadTestReportSerializer(find_load_test(load_test_id, user=user_of(request))).data
+        )
 
 
 class LoadTestHtmlView(APIView):
@@ -118,7 +120,7 @@ class LoadTestHtmlView(APIView):
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, load_test_id: uuid.UUID) -> HttpResponseBase:
-        load_test = find_load_test(load_test_id)
+        load_test = find_load_test(load_test_id, user=user_of(request))
         if load_test.report_html is None:
             raise NotFound(
                 "The load test has no report yet.",

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from console.api.serializers import JobSerializer
 from deployments.api.serializers import (
@@ -62,7 +62,7 @@ class NodeView(APIView):
         responses=NodeDetailSerializer,
     )
     def get(self, request: Request, node: str) -> Response:
-        page = node_page(node)
+        page = node_page(node, user=user_of(request))
         body: dict[str, Any] = {
             **NodeSerializer(page.node).data,
             "loaded": LoadedSerializer(page.rows, many=True).data,

@@ -10,7 +10,7 @@ from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from deployments.models import TensorRtPlan
 from deployments.rules import tensorrt
@@ -76,7 +76,7 @@ class PlanListView(ListAPIView[TensorRtPlan]):
 
     @extend_schema(summary="List a version's TensorRT plans, newest first")
     def get(self, request: Request, name: str, number: int) -> Response:
-        page = self.paginate_queryset(plan_list(find_version(name, number)))
+        page = self.paginate_queryset(plan_list(find_version(name, number, user=user_of(request))))
         return self.get_paginated_response(PlanSerializer(page, many=True).data)
 
     @extend_schema(
@@ -89,7 +89,9 @@ class PlanListView(ListAPIView[TensorRtPlan]):
         body = PlanRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         plan = request_plan(
-            version=find_version(name, number), actor=actor_of(request), **body.validated_data
+            version=find_version(name, number, user=user_of(request)),
+            actor=actor_of(request),
+            **body.validated_data,
         )
         shown = plan_list(plan.version).get(pk=plan.pk)
         return Response(PlanSerializer(shown).data, status.HTTP_201_CREATED)

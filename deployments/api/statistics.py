@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from console.api.authentication import user_of
 from console.errors import FieldError, Invalid
 from deployments.api.serializers import SlaSerializer
 from deployments.selectors.endpoints import find_endpoint
@@ -33,7 +34,7 @@ class StatsView(APIView):
         responses=OpenApiTypes.OBJECT,
     )
     def get(self, request: Request, environment: str, model: str) -> Response:
-        endpoint = find_endpoint(environment, model)
+        endpoint = find_endpoint(environment, model, user=user_of(request))
         end = _moment(request, "to") or timezone.now()
         start = _moment(request, "from") or end - timedelta(hours=1)
         return Response(statistics(endpoint, start=start, end=end, step=_step(request)))
@@ -48,7 +49,12 @@ class ChartView(APIView):
     def get(self, request: Request, environment: str, model: str, name: str) -> Response:
         window = request.query_params.get("window", "15m")
         return Response(
-            chart(find_endpoint(environment, model), name, window=window, now=timezone.now())
+            chart(
+                find_endpoint(environment, model, user=user_of(request)),
+                name,
+                window=window,
+                now=timezone.now(),
+            )
         )
 
 
@@ -60,7 +66,7 @@ class SlaView(APIView):
     )
     def get(self, request: Request, environment: str, model: str) -> Response:
         month = request.query_params.get("month", "")
-        page = sla(find_endpoint(environment, model), month, timezone.now())
+        page = sla(find_endpoint(environment, model, user=user_of(request)), month, timezone.now())
         return Response(SlaSerializer(page).data)
 
 
@@ -72,7 +78,7 @@ class SlaCsvView(APIView):
     )
     def get(self, request: Request, environment: str, model: str) -> HttpResponse:
         month = request.query_params.get("month", "")
-        page = sla(find_endpoint(environment, model), month, timezone.now())
+        page = sla(find_endpoint(environment, model, user=user_of(request)), month, timezone.now())
         name = f"sla-{environment}-{model}-{page.month}.csv"
         return HttpResponse(
             sla_csv(page),

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from console.api.problems import problem
 from console.errors import Invalid, NotAcknowledged
@@ -60,6 +60,7 @@ class EndpointListView(ListAPIView[Endpoint]):
             environment=request.query_params.get("environment", ""),
             model=request.query_params.get("model", ""),
             query=request.query_params.get("q", ""),
+            user=user_of(request),
         )
         page = list(self.paginate_queryset(wanted) or [])
         live = latest(str(endpoint) for endpoint in page)
@@ -75,7 +76,7 @@ class EndpointView(APIView):
         responses=EndpointDetailSerializer,
     )
     def get(self, request: Request, environment: str, model: str) -> Response:
-        page = endpoint_page(environment, model, now=timezone.now())
+        page = endpoint_page(environment, model, now=timezone.now(), user=user_of(request))
         body: dict[str, Any] = {
             "environment": environment,
             "model": model,
@@ -99,7 +100,7 @@ class SplitView(APIView):
 
     @extend_schema(summary="Show the split", responses=SplitSerializer)
     def get(self, request: Request, environment: str, model: str) -> Response:
-        endpoint = find_endpoint(environment, model)
+        endpoint = find_endpoint(environment, model, user=user_of(request))
         return Response(split_answer(endpoint.current), headers={"ETag": etag_of(endpoint)})
 
     @extend_schema(

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from deployments.services.trials import try_version
 from models_registry.selectors.releases import find_environment
 from models_registry.selectors.versions import find_version
@@ -68,7 +68,7 @@ class TryView(APIView):
         body = TryRequestSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         trial = try_version(
-            version=find_version(name, number),
+            version=find_version(name, number, user=user_of(request)),
             environment=find_environment(body.validated_data["environment"]),
             request=body.validated_data["request"],
             actor=actor_of(request),

@@ -7,15 +7,17 @@ import uuid
 from django.db.models import Prefetch, QuerySet
 
 from console.errors import NotFound
+from console.models import User
 from deployments.models import Deployment, Placement
 
 
 def deployment_list(
-    *, model: str = "", environment: str = "", version: str = "", removed: bool = False
+    *, user: User, model: str = "", environment: str = "", version: str = "", removed: bool = False
 ) -> QuerySet[Deployment]:
     """Deployments with release, version and placements loaded; those removed only when wanted."""
     found = (
-        Deployment.objects.select_related(
+        Deployment.objects.visible_to(user)
+        .select_related(
             "release__version__model", "release__environment", "generation", "requested_by"
         )
         .prefetch_related(
@@ -34,9 +36,9 @@ def deployment_list(
     return found
 
 
-def find_deployment(deployment_id: uuid.UUID) -> Deployment:
+def find_deployment(deployment_id: uuid.UUID, *, user: User) -> Deployment:
     """One deployment, removed or not. Raises NotFound."""
-    found = deployment_list(removed=True).filter(pk=deployment_id).first()
+    found = deployment_list(user=user, removed=True).filter(pk=deployment_id).first()
     if found is None:
         raise NotFound("There is no such deployment.", hint="Look at the list of deployments.")
     return found

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 
+from console.models import User
 from deployments.models import (
     Deployment,
     Endpoint,
@@ -35,9 +36,9 @@ from models_registry.services import artifacts
 HISTORY_LENGTH = 20
 
 
-def endpoint_page(environment: str, model: str, *, now: datetime) -> EndpointPage:
+def endpoint_page(environment: str, model: str, *, user: User, now: datetime) -> EndpointPage:
     """One endpoint in full; raises NotFound."""
-    endpoint = find_endpoint(environment, model)
+    endpoint = find_endpoint(environment, model, user=user)
     split = endpoint.current
     live = latest([str(endpoint)]).get(str(endpoint))
     contract = ServiceContract.objects.filter(

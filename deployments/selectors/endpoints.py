@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 
 from console.errors import NotFound
+from console.models import User
 from deployments.models import (
     Endpoint,
     EndpointMode,
@@ -25,9 +26,13 @@ from models_registry.models import RegisteredModel
 from models_registry.rules.contract_document import ContractDocument
 
 
-def find_endpoint(environment: str, model: str) -> Endpoint:
-    """The endpoint with its model, environment and split. Raises NotFound."""
-    found = _endpoints().filter(environment__name=environment, model__name=model).first()
+def find_endpoint(environment: str, model: str, *, user: User) -> Endpoint:
+    """The endpoint with its model, environment and split.
+
+    Raises NotFound, in the same words for a model that the user may not see.
+    """
+    seen = _endpoints(user).filter(environment__name=environment, model__name=model)
+    found = seen.first()
     if found is None:
         raise NotFound(
             f"There is no endpoint {environment}/{model}.",
@@ -36,9 +41,11 @@ def find_endpoint(environment: str, model: str) -> Endpoint:
     return found
 
 
-def filtered(*, environment: str = "", query: str = "", model: str = "") -> QuerySet[Endpoint]:
+def filtered(
+    *, user: User, environment: str = "", query: str = "", model: str = ""
+) -> QuerySet[Endpoint]:
     """Endpoints with model, environment and split; `query` is found in the model's name."""
-    rows = _endpoints()
+    rows = _endpoints(user)
     if environment:
         rows = rows.filter(environment__name=environment)
     if query:
@@ -48,9 +55,11 @@ def filtered(*, environment: str = "", query: str = "", model: str = "") -> Quer
     return rows
 
 
-def endpoint_list(*, environment: str = "", query: str = "", model: str = "") -> list[EndpointRow]:
+def endpoint_list(
+    *, user: User, environment: str = "", query: str = "", model: str = ""
+) -> list[EndpointRow]:
     """Endpoints by name, with live numbers and how their promise stands; six queries at most."""
-    rows = filtered(environment=environment, query=query, model=model)
+    rows = filtered(user=user, environment=environment, query=query, model=model)
     return rows_of(list(rows.order_by("environment__name", "model__name")), datetime.now(UTC))
 
 
@@ -130,8 +139,10 @@ def percent_of(split: TrafficSplit | None) -> dict[int, float]:
     return {int(number): points / 100 for number, points in sorted(split.weights.items())}
 
 
-def _endpoints() -> QuerySet[Endpoint]:
-    return Endpoint.objects.select_related("model", "environment", "current__author")
+def _endpoints(user: User) -> QuerySet[Endpoint]:
+    return Endpoint.objects.visible_to(user).select_related(
+        "model", "environment", "current__author"
+    )
 
 
 def _row(

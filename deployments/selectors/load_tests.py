@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.models import JobState
+from console.models import JobState, User
 from deployments.models import Endpoint, EndpointMode, NodeState, Placement, PlacementState
 from models_registry.models import Environment, LoadTest, ModelVersion
 from models_registry.selectors.load_tests import load_test_list
@@ -32,9 +32,9 @@ class LoadTestPanel:
     places: list[Place]
 
 
-def load_test_panel(version: ModelVersion) -> LoadTestPanel:
+def load_test_panel(version: ModelVersion, *, user: User) -> LoadTestPanel:
     """What the panel on a version's page shows, in 4 queries."""
-    tests = list(load_test_list(version.model.name, version.number)[:SHOWN])
+    tests = list(load_test_list(version.model.name, version.number, user=user)[:SHOWN])
     return LoadTestPanel(tests, [one for one in tests if is_under_way(one)], places(version))
 
 

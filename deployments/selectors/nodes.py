@@ -11,9 +11,10 @@ from django.db.models import Count
 from django.urls import reverse
 
 from console.errors import NotFound
-from console.models import Job
+from console.models import Job, User
+from console.selectors.visibility import shown_to
 from deployments.adapters import live_store
-from deployments.models import Node, NodeState, Placement, PlacementState
+from deployments.models import Node, NodeState, Placement, PlacementState, ServingGeneration
 from deployments.selectors.live_numbers import VersionNumbers, latest
 
 HOLDING = (
@@ -73,6 +74,7 @@ class NodePage:
     row: NodeRow
     rows: list[LoadedRow]
     placements: list[ServedHere]
+    hidden: int
     jobs: list[Job]
     looked_at: datetime | None
 
@@ -120,8 +122,12 @@ def find_node(name: str) -> Node:
     return node
 
 
-def node_page(name: str) -> NodePage:
-    """One node in full. Raises NotFound."""
+def node_page(name: str, *, user: User) -> NodePage:
+    """One node in full, but for the models that the user may not see. Raises NotFound.
+
+    The counts are of the whole node, whose capacity is everybody's; `hidden` placements are
+    not shown.
+    """
     node = find_node(name)
     placements = list(
         Placement.objects.filter(node=node, deployment__removed_at__isnull=True)
@@ -133,8 +139,20 @@ def node_page(name: str) -> NodePage:
         )
         .order_by("deployment__release__version__model__name", "deployment_id")
     )
+    whole = len(placements)
     facts = live_store.nodes([name]).get(name)
     rows = _loaded_rows(placements, facts)
+    ready = sum(placement.state == PlacementState.READY for placement in placements)
+    failed = sum(placement.state == PlacementState.FAILED for placement in placements)
+    drifted = sum(
+        bool(placement.verification_faults) and placement.state in LIVE for placement in placements
+    )
+    if not user.sees_all_models:
+        unseen = _unseen(user)
+        rows = [row for row in rows if row.triton_model not in unseen]
+        placements = [
+            one for one in placements if one.deployment.generation.triton_model not in unseen
+        ]
     live = latest({_endpoint(placement) for placement in placements})
     served = []
     for placement in placements:
@@ -149,19 +167,25 @@ def node_page(name: str) -> NodePage:
                 numbers.versions.get(number) if numbers else None,
             )
         )
-    ready = sum(placement.state == PlacementState.READY for placement in placements)
-    failed = sum(placement.state == PlacementState.FAILED for placement in placements)
-    drifted = sum(
-        bool(placement.verification_faults) and placement.state in LIVE for placement in placements
-    )
     return NodePage(
         node=node,
         row=_row(node, facts, ready, failed, drifted),
         rows=rows,
         placements=served,
-        jobs=list(Job.objects.filter(queue=node.queue).order_by("-created_at")[:10]),
+        hidden=whole - len(placements),
+        jobs=list(
+            shown_to(Job.objects.filter(queue=node.queue), user).order_by("-created_at")[:10]
+        ),
         looked_at=datetime.fromtimestamp(facts["at"], UTC) if facts else None,
     )
+
+
+def _unseen(user: User) -> set[str]:
+    """The names in Triton of models that do not exist for the user (one query)."""
+    generations = ServingGeneration.objects.exclude(
+        pk__in=ServingGeneration.objects.visible_to(user).values("pk")
+    )
+    return set(generations.values_list("triton_model", flat=True))
 
 
 def nodes_in_trouble() -> list[NodeRow]:

@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from console.models import Job, JobState, Notice, User
 from console.selectors.notices import open_notices
+from console.selectors.visibility import shown_to
 from deployments.models import Endpoint
 from deployments.rules.slo import Promise
 from deployments.selectors.endpoint_types import EndpointRow
@@ -48,9 +49,9 @@ def overview(user: User, now: datetime) -> Overview:
     """The person's inbox, newest first, endpoints worst first, nodes in trouble, running jobs."""
     items = [*_contracts(user), *_releases(user), *_failed_jobs(user, now)]
     endpoints = list(
-        Endpoint.objects.select_related("model", "environment", "current__author").order_by("pk")[
-            :MOST_ENDPOINTS
-        ]
+        Endpoint.objects.visible_to(user)
+        .select_related("model", "environment", "current__author")
+        .order_by("pk")[:MOST_ENDPOINTS]
     )
     rows = rows_of(endpoints, now)
     return Overview(
@@ -61,7 +62,7 @@ def overview(user: User, now: datetime) -> Overview:
         ),
         nodes=nodes_in_trouble(),
         running=list(
-            Job.objects.filter(state__in=[JobState.QUEUED, JobState.RUNNING])
+            shown_to(Job.objects.filter(state__in=[JobState.QUEUED, JobState.RUNNING]), user)
             .select_related("requested_by")
             .order_by("-created_at")[:10]
         ),
@@ -107,11 +108,8 @@ def _failed_jobs(user: User, now: datetime) -> list[InboxItem]:
         created_at__gt=OuterRef("created_at"),
     )
     failed = (
-        Job.objects.filter(
-            requested_by=user,
-            state__in=[JobState.FAILED, JobState.ERRORED],
-            finished_at__gte=now - FAILED_WITHIN,
-        )
+        shown_to(Job.objects.filter(requested_by=user), user)
+        .filter(state__in=[JobState.FAILED, JobState.ERRORED], finished_at__gte=now - FAILED_WITHIN)
         .filter(~Exists(better))
         .order_by("-finished_at")[:MOST_ITEMS]
     )

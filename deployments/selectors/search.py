@@ -9,7 +9,8 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from console.models import Job
+from console.models import Job, User
+from console.selectors.visibility import shown_to
 from deployments.models import Endpoint, Node
 from models_registry.models import ModelVersion, RegisteredModel
 
@@ -31,25 +32,30 @@ class HitGroup:
     items: list[Hit]
 
 
-def search(query: str) -> list[HitGroup]:
-    """Groups that have a hit, at most six hits each; one query for each group."""
+def search(query: str, *, user: User) -> list[HitGroup]:
+    """Groups that have a hit among what the user may see, at most six hits in each.
+
+    One query for each group.
+    """
     text = query.strip()[:80]
     if not text:
         return []
     groups = [
-        HitGroup(_("Models"), _models(text)),
-        HitGroup(_("Versions"), _versions(text)),
-        HitGroup(_("Endpoints"), _endpoints(text)),
+        HitGroup(_("Models"), _models(text, user)),
+        HitGroup(_("Versions"), _versions(text, user)),
+        HitGroup(_("Endpoints"), _endpoints(text, user)),
         HitGroup(_("Nodes"), _nodes(text)),
-        HitGroup(_("Jobs"), _jobs(text)),
+        HitGroup(_("Jobs"), _jobs(text, user)),
     ]
     return [group for group in groups if group.items]
 
 
-def _models(text: str) -> list[Hit]:
-    found = RegisteredModel.objects.filter(
-        Q(name__icontains=text) | Q(tags__contains=[text])
-    ).order_by("name")[:MOST]
+def _models(text: str, user: User) -> list[Hit]:
+    found = (
+        RegisteredModel.objects.visible_to(user)
+        .filter(Q(name__icontains=text) | Q(tags__contains=[text]))
+        .order_by("name")[:MOST]
+    )
     return [
         Hit(
             model.name,
@@ -61,14 +67,13 @@ def _models(text: str) -> list[Hit]:
     ]
 
 
-def _versions(text: str) -> list[Hit]:
+def _versions(text: str, user: User) -> list[Hit]:
     wanted = _VERSION.match(text.lower())
     if not wanted:
         return []
     found = (
-        ModelVersion.objects.filter(
-            number=int(wanted["number"]), model__name__icontains=wanted["model"].strip()
-        )
+        ModelVersion.objects.visible_to(user)
+        .filter(number=int(wanted["number"]), model__name__icontains=wanted["model"].strip())
         .select_related("model")
         .order_by("model__name")[:MOST]
     )
@@ -83,9 +88,9 @@ def _versions(text: str) -> list[Hit]:
     ]
 
 
-def _endpoints(text: str) -> list[Hit]:
+def _endpoints(text: str, user: User) -> list[Hit]:
     environment, _slash, model = text.rpartition("/")
-    found = Endpoint.objects.filter(model__name__icontains=model)
+    found = Endpoint.objects.visible_to(user).filter(model__name__icontains=model)
     if environment:
         found = found.filter(environment__name__icontains=environment)
     return [
@@ -113,8 +118,9 @@ def _nodes(text: str) -> list[Hit]:
     ]
 
 
-def _jobs(text: str) -> list[Hit]:
-    found = Job.objects.filter(subject__icontains=text).order_by("-created_at")[:MOST]
+def _jobs(text: str, user: User) -> list[Hit]:
+    jobs = Job.objects.filter(subject__icontains=text).order_by("-created_at")
+    found = shown_to(jobs, user)[:MOST]
     return [
         Hit(
             f"{job.kind} {job.subject}",

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from django.urls import reverse
 
+from console.models import User
 from deployments.models import Endpoint, MinuteRollup
 from deployments.rules import slo
 from deployments.rules.rollups import Traffic
@@ -87,10 +88,11 @@ class SlaPage:
     state: Promise
 
 
-def sla_list(now: datetime) -> list[SlaRow]:
-    """Every endpoint whose model has a contract in force."""
+def sla_list(now: datetime, *, user: User) -> list[SlaRow]:
+    """Every endpoint that the user may see whose model has a contract in force."""
     endpoints = list(
-        Endpoint.objects.filter(
+        Endpoint.objects.visible_to(user)
+        .filter(
             model__in=ServiceContract.objects.filter(state=ContractState.IN_FORCE).values("model")
         )
         .select_related("model", "environment")

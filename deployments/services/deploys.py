@@ -57,7 +57,8 @@ def deploy_release(
     require(actor, "deployment.create")
     with transaction.atomic():
         release = (
-            Release.objects.select_for_update(of=("self",))
+            Release.objects.visible_to(actor.user)
+            .select_for_update(of=("self",))
             .select_related("version__model", "environment", "contract")
             .filter(pk=release_id)
             .first()
@@ -66,6 +67,7 @@ def deploy_release(
             raise NotFound(
                 f"There is no release {release_id}.", hint="Look at the model's releases."
             )
+        require(actor, "deployment.create", release.version.model.team_id)
         # A node's worker reads every byte again before it places one; gigabytes are left to it.
         verify_release(release, read_files=stored_bytes(release) <= READ_AT_ONCE_BYTES)
         chosen = _nodes(release, nodes)
@@ -105,7 +107,9 @@ def remove_deployment(
     need_reason(reason)
     release = deployment.release
     with transaction.atomic():
-        endpoint = locked_endpoint(release.environment.name, release.version.model.name)
+        endpoint = locked_endpoint(
+            release.environment.name, release.version.model.name, actor, "deployment.remove"
+        )
         deployment = (
             Deployment.objects.select_for_update(of=("self",))
             .select_related("release__version__model", "release__environment", "generation")

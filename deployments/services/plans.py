@@ -51,7 +51,7 @@ def request_plan(
     ended without a plan. Raises Invalid (`operators_not_in_tensorrt` …), Conflict
     (`version_not_validated`), NotFound for a node or an environment.
     """
-    require(actor, "plan.build")
+    require(actor, "plan.build", version.model.team_id)
     with transaction.atomic():
         version = (
             ModelVersion.objects.select_for_update(of=("self",))

@@ -53,7 +53,7 @@ def roll_back(
     require(actor, "endpoint.rollback")
     need_reason(reason)
     with transaction.atomic():
-        endpoint = locked_endpoint(environment, model)
+        endpoint = locked_endpoint(environment, model, actor, "endpoint.rollback")
         current = endpoint.current
         if current is not None and to is None and is_rolled_back(current):
             return current

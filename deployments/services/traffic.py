@@ -63,7 +63,7 @@ def set_split(
     points = splits.parse_weights(weights)
     need_reason(reason)
     with transaction.atomic():
-        endpoint = locked_endpoint(environment, model)
+        endpoint = locked_endpoint(environment, model, actor, "split.change")
         now = wanted_of(endpoint.current)
         wanted = replace(now, weights=points)
         if sticky_header is not None:
@@ -112,7 +112,7 @@ def set_mode(
         )
     need_reason(reason)
     with transaction.atomic():
-        endpoint = locked_endpoint(environment, model)
+        endpoint = locked_endpoint(environment, model, actor, "endpoint.mode")
         now = wanted_of(endpoint.current)
         if endpoint.current is not None and now.mode == mode:
             return endpoint.current
@@ -189,14 +189,19 @@ def wait_acknowledged(split: TrafficSplit, timeout_s: float = 5.0) -> list[Gatew
     )
 
 
-def locked_endpoint(environment: str, model: str) -> Endpoint:
-    """The endpoint's row, locked until the transaction ends. Raises NotFound."""
-    endpoint = _lock(Endpoint.objects.filter(environment__name=environment, model__name=model))
+def locked_endpoint(environment: str, model: str, actor: Actor, action: str) -> Endpoint:
+    """The endpoint's row, locked until the transaction ends, for an act that the actor may do here.
+
+    Raises NotFound, also for a model that they may not see, and NotAllowed.
+    """
+    seen = Endpoint.objects.visible_to(actor.user)
+    endpoint = _lock(seen.filter(environment__name=environment, model__name=model))
     if endpoint is None:
         raise NotFound(
             f"There is no endpoint {environment}/{model}.",
             hint="An endpoint appears when a release is deployed to its environment.",
         )
+    require(actor, action, endpoint.model.team_id)
     return endpoint
 
 

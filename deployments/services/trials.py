@@ -27,7 +27,7 @@ from models_registry.rules import tensors
 from models_registry.services.catalog import require_part_in
 
 TIMEOUT_S = 10.0
-OPERATORS = (Role.SRE, Role.PLATFORM_ADMIN)
+OPERATORS = frozenset({Role.SRE, Role.PLATFORM_ADMIN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,9 @@ def try_version(
     `infer_refused`), Conflict (`version_not_ready`, `no_sample`), Unavailable (`infer_failed`,
     `infer_timed_out`, `bad_answer`, `other_version_answered`).
     """
-    require(actor, "version.try")
-    if not actor.user.has_role(*OPERATORS):
+    team_id = version.model.team_id
+    require(actor, "version.try", team_id)
+    if OPERATORS.isdisjoint(actor.user.roles_in(team_id)):
         require_part_in(version.model, actor)
     place = find_place(version, environment)
     sample = recorded_sample(version)

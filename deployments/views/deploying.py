@@ -11,17 +11,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
-from deployments.models import Deployment
+from deployments.selectors.deployments import find_deployment
 from deployments.services.deploys import deploy_release, remove_deployment
-
-RELATED = (
-    "release__version__model",
-    "release__environment",
-    "generation",
-    "requested_by",
-)
 
 
 @require_POST
@@ -42,13 +35,15 @@ def create(request: HttpRequest) -> HttpResponse:
 @require_safe
 def detail(request: HttpRequest, deployment_id: uuid.UUID) -> HttpResponse:
     """One deployment with its placements; the changing part alone when htmx asks."""
-    deployment = _find(deployment_id)
+    deployment = find_deployment(deployment_id, user=user_of(request))
     placements = deployment.placements.select_related("node", "job").order_by("node__name")[:200]
     context = {
         "deployment": deployment,
         "release": deployment.release,
         "placements": placements,
-        "may_remove": allowed(actor_of(request), "deployment.remove")
+        "may_remove": allowed(
+            actor_of(request), "deployment.remove", deployment.release.version.model.team_id
+        )
         and deployment.removal_requested_at is None,
     }
     fragment = bool(request.headers.get("HX-Request"))
@@ -65,7 +60,7 @@ def remove(request: HttpRequest, deployment_id: uuid.UUID) -> HttpResponse:
     """Drain and unload it from every node."""
     try:
         remove_deployment(
-            deployment=_find(deployment_id),
+            deployment=find_deployment(deployment_id, user=user_of(request)),
             reason=request.POST.get("reason", "").strip(),
             actor=actor_of(request),
         )
@@ -74,10 +69,3 @@ def remove(request: HttpRequest, deployment_id: uuid.UUID) -> HttpResponse:
     else:
         messages.success(request, _("The version is being drained and unloaded."))
     return redirect("deployments:deployment-detail", deployment_id)
-
-
-def _find(deployment_id: uuid.UUID) -> Deployment:
-    found = Deployment.objects.select_related(*RELATED).filter(pk=deployment_id).first()
-    if found is None:
-        raise Http404
-    return found

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
 from deployments.models import EndpointMode
 from deployments.selectors.endpoint_pages import endpoint_page
@@ -63,7 +63,7 @@ def index(request: HttpRequest) -> HttpResponse:
     """All endpoints by health; the table alone when htmx asks."""
     environment, query = request.GET.get("environment", ""), request.GET.get("q", "").strip()
     context = {
-        "rows": endpoint_list(environment=environment, query=query),
+        "rows": endpoint_list(environment=environment, query=query, user=user_of(request)),
         "environments": Environment.objects.order_by("name")[:50],
         "environment": environment,
         "query": query,
@@ -77,7 +77,7 @@ def index(request: HttpRequest) -> HttpResponse:
 @require_safe
 def detail(request: HttpRequest, environment: str, model: str) -> HttpResponse:
     """One endpoint in full."""
-    page = endpoint_page(environment, model, now=timezone.now())
+    page = endpoint_page(environment, model, now=timezone.now(), user=user_of(request))
     window = request.GET.get("window", "")
     window = window if window in WINDOWS else WINDOWS[0]
     context = {
@@ -96,7 +96,7 @@ def detail(request: HttpRequest, environment: str, model: str) -> HttpResponse:
 @require_safe
 def now_panel(request: HttpRequest, environment: str, model: str) -> HttpResponse:
     """The live part: promise strip and numbers of each version."""
-    page = endpoint_page(environment, model, now=timezone.now())
+    page = endpoint_page(environment, model, now=timezone.now(), user=user_of(request))
     return render(request, "deployments/endpoints/_now.html", _context(request, page))
 
 
@@ -143,13 +143,14 @@ def mode(request: HttpRequest, environment: str, model: str) -> HttpResponse:
 
 def _context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
     actor = actor_of(request)
-    may_move = allowed(actor, "split.change")
+    team = page.endpoint.model.team_id
+    may_move = allowed(actor, "split.change", team)
     here = {"environment": page.environment, "model": page.model}
     return {
         "page": page,
         "topic": f"endpoint:{page.environment}/{page.model}",
-        "may_roll_back": allowed(actor, "endpoint.rollback"),
-        "may_change_mode": allowed(actor, "endpoint.mode"),
+        "may_roll_back": allowed(actor, "endpoint.rollback", team),
+        "may_change_mode": allowed(actor, "endpoint.mode", team),
         "mode": page.split.mode if page.split else EndpointMode.NORMAL,
         "modes": [
             {

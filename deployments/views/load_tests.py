@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound
 from console.models import JobState
 from console.templatetags.console_formats import latency, per_second, percentage, whole_number
@@ -35,15 +35,17 @@ REFUSED = (Invalid, Conflict, NotAllowed, NotFound)
 @require_safe
 def panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """A version's load tests and the form that starts one; a fragment."""
-    return _panel(request, find_version(name, number))
+    return _panel(request, find_version(name, number, user=user_of(request)))
 
 
 @require_POST
 def create(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Start a load test of the version."""
-    version = find_version(name, number)
+    version = find_version(name, number, user=user_of(request))
     # Whether the version is ready there is the service's word.
-    names = [place.environment.name for place in load_test_panel(version).places]
+    names = [
+        place.environment.name for place in load_test_panel(version, user=user_of(request)).places
+    ]
     form = LoadTestForm(request.POST, environments=names)
     fragment = bool(request.headers.get("HX-Request"))
     if not form.is_valid():
@@ -76,8 +78,10 @@ def create(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @require_safe
 def detail(request: HttpRequest, load_test_id: uuid.UUID) -> HttpResponse:
     """One load test; the changing part alone when htmx asks."""
-    load_test = find_load_test(load_test_id)
-    version = find_version(load_test.version.model.name, load_test.version.number)
+    load_test = find_load_test(load_test_id, user=user_of(request))
+    version = find_version(
+        load_test.version.model.name, load_test.version.number, user=user_of(request)
+    )
     report, job = load_test.report, load_test.job
     charts = (
         ("rate", _("Requests: planned and answered"), "/s"),
@@ -123,7 +127,7 @@ def detail(request: HttpRequest, load_test_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def chart_data(request: HttpRequest, load_test_id: uuid.UUID, name: str) -> JsonResponse:
     """One of the two charts of a load test that has ended."""
-    load_test = find_load_test(load_test_id)
+    load_test = find_load_test(load_test_id, user=user_of(request))
     if name not in CHARTS:
         raise Http404
     if load_test.report is None:
@@ -150,9 +154,11 @@ def _panel(
     refusal: CovenantError | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    shown, actor = load_test_panel(version), actor_of(request)
-    operator = allowed(actor, "allow_load_test")
-    may_run = version.state == VersionState.VALIDATED and allowed(actor, "load_test.run")
+    shown, actor = load_test_panel(version, user=user_of(request)), actor_of(request)
+    operator = allowed(actor, "allow_load_test", version.model.team_id)
+    may_run = version.state == VersionState.VALIDATED and allowed(
+        actor, "load_test.run", version.model.team_id
+    )
     open_places = [one for one in shown.places if not one.why_not]
     offered = [one for one in open_places if operator or not one.environment.production]
     names = [one.environment.name for one in offered]

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
 from deployments.selectors.nodes import find_node, node_list, node_page
 from deployments.services.fleet import cordon_node, reconcile_node, uncordon_node
@@ -32,7 +32,7 @@ def detail(request: HttpRequest, name: str) -> HttpResponse:
     fragment = bool(request.headers.get("HX-Request"))
     template = "deployments/nodes/_node.html" if fragment else "deployments/nodes/detail.html"
     context = {
-        "page": node_page(name),
+        "page": node_page(name, user=user_of(request)),
         "may_cordon": allowed(actor_of(request), "node.cordon"),
     }
     return render(request, template, context)

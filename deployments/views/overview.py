@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from deployments.selectors.overview import overview
 from deployments.selectors.search import search
 
@@ -25,7 +25,7 @@ def home(request: HttpRequest) -> HttpResponse:
 def search_everything(request: HttpRequest) -> HttpResponse:
     """Hits under the search field, or a page of them where there is no script."""
     query = request.GET.get("q", "").strip()[:100]
-    context = {"query": query, "groups": search(query) if query else []}
+    context = {"query": query, "groups": search(query, user=user_of(request)) if query else []}
     fragment = bool(request.headers.get("HX-Request"))
     template = "components/search_results.html" if fragment else "deployments/overview/search.html"
     return render(request, template, context)

@@ -9,23 +9,28 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from deployments.models import Deployment
 from deployments.selectors.endpoints import endpoint_list, versions_running
-from models_registry.models import RegisteredModel, Release, ReleaseState
+from models_registry.models import Release, ReleaseState
+from models_registry.selectors.catalog import find_model
 
 
 @require_safe
 def model_panel(request: HttpRequest, name: str) -> HttpResponse:
     """A model's endpoints with their traffic."""
-    context = {"rows": endpoint_list(model=_model(name).name)}
+    context = {
+        "rows": endpoint_list(
+            model=find_model(name, user=user_of(request)).name, user=user_of(request)
+        )
+    }
     return render(request, "deployments/panels/model.html", context)
 
 
 @require_safe
 def version_panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Where a version runs and with how much of the traffic."""
-    running = versions_running(_model(name)).get(number, [])
+    running = versions_running(find_model(name, user=user_of(request))).get(number, [])
     context = {"running": running, "name": name, "number": number}
     return render(request, "deployments/panels/version.html", context)
 
@@ -34,7 +39,8 @@ def version_panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
 def release_panel(request: HttpRequest, release_id: uuid.UUID) -> HttpResponse:
     """Whether a release is deployed, and the button that deploys it."""
     release = (
-        Release.objects.select_related("environment", "version__model")
+        Release.objects.visible_to(user_of(request))
+        .select_related("environment", "version__model")
         .filter(pk=release_id)
         .first()
     )
@@ -46,13 +52,6 @@ def release_panel(request: HttpRequest, release_id: uuid.UUID) -> HttpResponse:
         "deployments": deployments,
         "runs": any(d.removed_at is None for d in deployments),
         "may_deploy": release.state == ReleaseState.APPROVED
-        and allowed(actor_of(request), "deployment.create"),
+        and allowed(actor_of(request), "deployment.create", release.version.model.team_id),
     }
     return render(request, "deployments/panels/release.html", context)
-
-
-def _model(name: str) -> RegisteredModel:
-    found = RegisteredModel.objects.filter(name=name).first()
-    if found is None:
-        raise Http404
-    return found

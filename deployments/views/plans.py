@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import Conflict, Invalid
 from deployments.rules import tensorrt
 from deployments.selectors.plans import SHOWN, gpu_nodes, plan_list, plan_row
@@ -21,7 +21,7 @@ from models_registry.selectors.versions import find_version
 @require_http_methods(["GET", "HEAD", "POST"])
 def plans_panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """The panel; a POST asks for a plan and leads back to the version."""
-    version = find_version(name, number)
+    version = find_version(name, number, user=user_of(request))
     if request.method == "POST":
         workspace = request.POST.get("workspace_mib", "")
         try:
@@ -52,7 +52,7 @@ def plans_panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
         "nodes": gpu_nodes(),
         "precisions": tensorrt.PRECISIONS,
         "workspace": tensorrt.DEFAULT_WORKSPACE_MIB,
-        "may_plan": validated and allowed(actor_of(request), "plan.build"),
+        "may_plan": validated and allowed(actor_of(request), "plan.build", version.model.team_id),
         "validated": validated,
     }
     return render(request, "deployments/panels/plans.html", context)

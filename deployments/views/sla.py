@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
+from console.api.authentication import user_of
 from deployments.selectors.endpoints import find_endpoint
 from deployments.selectors.sla import sla, sla_list
 from models_registry.rules import contract_document, contract_terms
@@ -18,14 +19,20 @@ from models_registry.rules import contract_document, contract_terms
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """One row per promise."""
-    return render(request, "deployments/sla/list.html", {"rows": sla_list(timezone.now())})
+    return render(
+        request,
+        "deployments/sla/list.html",
+        {"rows": sla_list(timezone.now(), user=user_of(request))},
+    )
 
 
 @require_safe
 def detail(request: HttpRequest, environment: str, model: str) -> HttpResponse:
     """One promise over a month."""
     now = timezone.now()
-    page = sla(find_endpoint(environment, model), request.GET.get("month", ""), now)
+    page = sla(
+        find_endpoint(environment, model, user=user_of(request)), request.GET.get("month", ""), now
+    )
     first = date.fromisoformat(f"{page.month}-01")
     following = (first + timedelta(days=32)).replace(day=1)
     terms = []

@@ -5,13 +5,14 @@ The answers are out-of-band swaps for htmx: a list asks once for all of its rows
 
 from __future__ import annotations
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from console.api.authentication import user_of
 from deployments.selectors.endpoints import filtered, rows_of, versions_running
-from models_registry.models import RegisteredModel
+from models_registry.selectors.catalog import find_model
 
 MOST_MODELS = 100
 
@@ -20,7 +21,9 @@ MOST_MODELS = 100
 def models(request: HttpRequest) -> HttpResponse:
     """The endpoints of each model named (`?name=a&name=b`), by `#live-NAME`."""
     names = request.GET.getlist("name")[:MOST_MODELS]
-    endpoints = list(filtered().filter(model__name__in=names).order_by("environment__name"))
+    endpoints = list(
+        filtered(user=user_of(request)).filter(model__name__in=names).order_by("environment__name")
+    )
     rows: dict[str, list[object]] = {name: [] for name in names}
     for row in rows_of(endpoints, timezone.now()):
         rows[row.model].append(row)
@@ -30,8 +33,6 @@ def models(request: HttpRequest) -> HttpResponse:
 @require_safe
 def versions(request: HttpRequest, name: str) -> HttpResponse:
     """Where each version of a model runs, by `#running-NUMBER`."""
-    model = RegisteredModel.objects.filter(name=name).first()
-    if model is None:
-        raise Http404
+    model = find_model(name, user=user_of(request))
     context = {"versions": versions_running(model).items(), "name": name}
     return render(request, "deployments/panels/version_states.html", context)

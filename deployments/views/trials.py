@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound, TooLarge
 from console.errors import Unavailable as Away
 from deployments.rules.trial_answers import Comparison, row_of, shortened
@@ -31,7 +31,7 @@ MOST_SHOWN = 256 * 1024
 @require_http_methods(["GET", "HEAD", "POST"])
 def panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """The form and, after a POST, the answer or why there is none; a page where htmx is absent."""
-    version = find_version(name, number)
+    version = find_version(name, number, user=user_of(request))
     if request.method != "POST":
         return _answer(request, version, {})
     written = request.POST.get("request", "")
@@ -90,8 +90,11 @@ def _answer(
         "written": recorded if len(recorded) <= MOST_PREFILLED else "",
         "has_sample": bool(recorded),
         "inputs": declared_inputs(version),
-        "may_try": allowed(actor, "version.try")
-        and (actor.user.has_role(*OPERATORS) or may(actor, "version.try", version.model)),
+        "may_try": allowed(actor, "version.try", version.model.team_id)
+        and (
+            not OPERATORS.isdisjoint(actor.user.roles_in(version.model.team_id))
+            or may(actor, "version.try", version.model)
+        ),
         **told,
     }
     fragment = wants_fragment(request)

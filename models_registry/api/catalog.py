@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.actors import Actor
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from models_registry.api.requests import (
     ChangeEnvironmentSerializer,
@@ -66,7 +66,10 @@ class ModelListView(ListAPIView[RegisteredModel]):
         body = CreateModelSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         model = register_model(**_with_people(body.validated_data), actor=actor_of(request))
-        return Response(ModelSerializer(find_model(model.name)).data, status.HTTP_201_CREATED)
+        return Response(
+            ModelSerializer(find_model(model.name, user=user_of(request))).data,
+            status.HTTP_201_CREATED,
+        )
 
 
 class ModelView(APIView):
@@ -74,7 +77,7 @@ class ModelView(APIView):
 
     @extend_schema(summary="Show a model", responses=ModelSerializer)
     def get(self, request: Request, name: str) -> Response:
-        return Response(ModelSerializer(find_model(name)).data)
+        return Response(ModelSerializer(find_model(name, user=user_of(request))).data)
 
     @extend_schema(
         summary="Change a model, its seats and its aliases: all of it or nothing",
@@ -85,10 +88,10 @@ class ModelView(APIView):
     def patch(self, request: Request, name: str) -> Response:
         body = ChangeModelSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        model, wanted = find_model(name), _with_people(body.validated_data)
+        model, wanted = find_model(name, user=user_of(request)), _with_people(body.validated_data)
         with transaction.atomic():
             _change(model, wanted, actor_of(request))
-        return Response(ModelSerializer(find_model(name)).data)
+        return Response(ModelSerializer(find_model(name, user=user_of(request))).data)
 
 
 class EnvironmentListView(ListAPIView[Environment]):

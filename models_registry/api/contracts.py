@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from console.api.serializers import ReasonSerializer
 from console.errors import FieldError, Invalid
@@ -51,9 +51,9 @@ class ContractListView(ListAPIView[ServiceContract]):
         parameters=[OpenApiParameter("state", str)],
     )
     def get(self, request: Request, name: str) -> Response:
-        find_model(name)
+        find_model(name, user=user_of(request))
         page = self.paginate_queryset(
-            contract_list(name, state=request.query_params.get("state", ""))
+            contract_list(name, state=request.query_params.get("state", ""), user=user_of(request))
         )
         return self.get_paginated_response(ContractSummarySerializer(page, many=True).data)
 
@@ -73,13 +73,13 @@ class ContractListView(ListAPIView[ServiceContract]):
             "yaml" if "yaml" in (request.content_type or "") else "auto"
         )
         contract = propose_contract(
-            model=find_model(name),
+            model=find_model(name, user=user_of(request)),
             document=request.data if isinstance(request.data, bytes) else b"",
             media=media,
             note=request.query_params.get("note", ""),
             actor=actor_of(request),
         )
-        shown = find_contract(name, contract.revision)
+        shown = find_contract(name, contract.revision, user=user_of(request))
         return Response(ContractSerializer(shown).data, status.HTTP_201_CREATED)
 
 
@@ -94,7 +94,9 @@ class ContractSchemaView(APIView):
 class ContractView(APIView):
     @extend_schema(summary="Show a contract with its signatures", responses=ContractSerializer)
     def get(self, request: Request, name: str, revision: int) -> Response:
-        return Response(ContractSerializer(find_contract(name, revision)).data)
+        return Response(
+            ContractSerializer(find_contract(name, revision, user=user_of(request))).data
+        )
 
 
 class ContractPayloadView(APIView):
@@ -105,7 +107,7 @@ class ContractPayloadView(APIView):
         responses={(200, CONTRACT_PAYLOAD_TYPE): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, name: str, revision: int) -> HttpResponse:
-        contract = find_contract(name, revision)
+        contract = find_contract(name, revision, user=user_of(request))
         return exact_bytes(
             bytes(contract.payload),
             content_type=CONTRACT_PAYLOAD_TYPE,
@@ -130,7 +132,9 @@ class ContractDiffView(APIView):
                 errors=(FieldError("/against", "is not a whole number"),),
             )
         other, changes = differences(
-            find_contract(name, revision), against=int(asked) if asked else None
+            find_contract(name, revision, user=user_of(request)),
+            against=int(asked) if asked else None,
+            user=user_of(request),
         )
         body = {"against": other.revision if other else None, "changes": changes}
         return Response(DifferencesSerializer(body).data)
@@ -147,7 +151,7 @@ class ContractSignatureView(APIView):
         body = EnvelopeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         signature = sign_contract(
-            contract=find_contract(name, revision),
+            contract=find_contract(name, revision, user=user_of(request)),
             envelope=body.validated_data["envelope"],
             actor=actor_of(request),
         )
@@ -165,11 +169,13 @@ class ContractWithdrawView(APIView):
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         withdraw_contract(
-            contract=find_contract(name, revision),
+            contract=find_contract(name, revision, user=user_of(request)),
             reason=body.validated_data["reason"],
             actor=actor_of(request),
         )
-        return Response(ContractSerializer(find_contract(name, revision)).data)
+        return Response(
+            ContractSerializer(find_contract(name, revision, user=user_of(request))).data
+        )
 
 
 class ContractBundleView(APIView):
@@ -177,7 +183,7 @@ class ContractBundleView(APIView):
 
     @extend_schema(summary="Everything that an offline check needs", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, name: str, revision: int) -> HttpResponse:
-        data = contract_bundle(find_contract(name, revision))
+        data = contract_bundle(find_contract(name, revision, user=user_of(request)))
         return exact_bytes(
             data,
             content_type="application/json",

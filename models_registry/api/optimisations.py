@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from models_registry.api.requests import OptimiseSerializer
 from models_registry.api.serializers import CreatedVersionSerializer
@@ -31,7 +31,9 @@ class OptimisationsView(APIView):
         body = OptimiseSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         version, _ = optimise_version(
-            version=find_version(name, number), actor=actor_of(request), **body.validated_data
+            version=find_version(name, number, user=user_of(request)),
+            actor=actor_of(request),
+            **body.validated_data,
         )
-        shown = find_version(name, version.number)
+        shown = find_version(name, version.number, user=user_of(request))
         return Response(CreatedVersionSerializer(shown).data, status.HTTP_201_CREATED)

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from console.api.serializers import ReasonSerializer
 from console.rules.canonical import digest
@@ -47,9 +47,11 @@ class ReleaseListView(ListAPIView[Release]):
         parameters=[OpenApiParameter(name, str) for name in FILTERS],
     )
     def get(self, request: Request, name: str) -> Response:
-        find_model(name)
+        find_model(name, user=user_of(request))
         wanted = {key: request.query_params.get(key, "") for key in FILTERS}
-        page = self.paginate_queryset(release_list(model_name=name, **wanted))
+        page = self.paginate_queryset(
+            release_list(model_name=name, **wanted, user=user_of(request))
+        )
         return self.get_paginated_response(ReleaseSerializer(page, many=True).data)
 
     @extend_schema(
@@ -62,19 +64,24 @@ class ReleaseListView(ListAPIView[Release]):
         body = CreateReleaseSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         release = request_release(
-            model=find_model(name),
+            model=find_model(name, user=user_of(request)),
             number=body.validated_data["version"],
             environment=find_environment(body.validated_data["environment"]),
             note=body.validated_data["note"],
             actor=actor_of(request),
         )
-        return Response(ReleaseSerializer(find_release(release.pk)).data, status.HTTP_201_CREATED)
+        return Response(
+            ReleaseSerializer(find_release(release.pk, user=user_of(request))).data,
+            status.HTTP_201_CREATED,
+        )
 
 
 class ReleaseView(APIView):
     @extend_schema(summary="Show a release with its approvals", responses=ReleaseSerializer)
     def get(self, request: Request, name: str, release_id: uuid.UUID) -> Response:
-        return Response(ReleaseSerializer(find_release(release_id, model_name=name)).data)
+        return Response(
+            ReleaseSerializer(find_release(release_id, model_name=name, user=user_of(request))).data
+        )
 
 
 class ReleasePayloadView(APIView):
@@ -85,7 +92,7 @@ class ReleasePayloadView(APIView):
         responses={(200, RELEASE_PAYLOAD_TYPE): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, name: str, release_id: uuid.UUID) -> HttpResponse:
-        release = find_release(release_id, model_name=name)
+        release = find_release(release_id, model_name=name, user=user_of(request))
         return exact_bytes(
             bytes(release.payload),
             content_type=RELEASE_PAYLOAD_TYPE,
@@ -106,12 +113,18 @@ class ReleaseApprovalView(APIView):
     def post(self, request: Request, name: str, release_id: uuid.UUID) -> Response:
         body = DecisionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        release, actor = find_release(release_id, model_name=name), actor_of(request)
+        release, actor = (
+            find_release(release_id, model_name=name, user=user_of(request)),
+            actor_of(request),
+        )
         if body.validated_data["approve"]:
             approve_release(release=release, envelope=body.validated_data["envelope"], actor=actor)
         else:
             refuse_release(release=release, reason=body.validated_data["reason"], actor=actor)
-        return Response(ReleaseSerializer(find_release(release_id)).data, status.HTTP_201_CREATED)
+        return Response(
+            ReleaseSerializer(find_release(release_id, user=user_of(request))).data,
+            status.HTTP_201_CREATED,
+        )
 
 
 class ReleaseWithdrawView(APIView):
@@ -125,11 +138,11 @@ class ReleaseWithdrawView(APIView):
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         withdraw_release(
-            release=find_release(release_id, model_name=name),
+            release=find_release(release_id, model_name=name, user=user_of(request)),
             reason=body.validated_data["reason"],
             actor=actor_of(request),
         )
-        return Response(ReleaseSerializer(find_release(release_id)).data)
+        return Response(ReleaseSerializer(find_release(release_id, user=user_of(request))).data)
 
 
 class ReleaseBundleView(APIView):
@@ -137,7 +150,7 @@ class ReleaseBundleView(APIView):
 
     @extend_schema(summary="Everything that an offline check needs", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, name: str, release_id: uuid.UUID) -> HttpResponse:
-        data = release_bundle(find_release(release_id, model_name=name))
+        data = release_bundle(find_release(release_id, model_name=name, user=user_of(request)))
         return exact_bytes(
             data,
             content_type="application/json",

@@ -131,3 +131,56 @@ class ChangeEnvironmentSerializer(serializers.Serializer[Any]):
     requires_load_test = serializers.BooleanField(required=False)
     load_test_p95_ms = serializers.FloatField(required=False)
     load_test_success = serializers.FloatField(required=False, help_text="In per cent.")
+
+
+class StartDraftSerializer(serializers.Serializer[Any]):
+    title = serializers.CharField(required=False, allow_blank=True, default="", max_length=200)
+    text = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        allow_null=True,
+        trim_whitespace=False,
+        default=None,
+        help_text="YAML; left out: what the fields below say, or a blank document.",
+    )
+    template = serializers.CharField(required=False, allow_blank=True, default="", max_length=40)
+    revision = serializers.IntegerField(
+        required=False, allow_null=True, default=None, min_value=1, max_value=2**31 - 1
+    )
+    version = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        default=None,
+        min_value=1,
+        max_value=2**31 - 1,
+        help_text="Whose report and interface fill it; with a template the newest validated.",
+    )
+
+
+class ChangeDraftSerializer(serializers.Serializer[Any]):
+    title = serializers.CharField(required=False, max_length=200)
+    text = serializers.CharField(allow_blank=True, trim_whitespace=False, help_text="YAML")
+
+
+class ProposeDraftSerializer(serializers.Serializer[Any]):
+    note = serializers.CharField(required=False, allow_blank=True, default="", max_length=2000)
+    acknowledge_breaking = serializers.BooleanField(required=False, default=False)
+
+
+class AddCommentSerializer(serializers.Serializer[Any]):
+    text = serializers.CharField(max_length=100_000, help_text="Plain text, at most 4000.")
+    pointer = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=1000,
+        help_text="JSON pointer of the clause it is about; empty: the whole.",
+    )
+    answers = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        default=None,
+        min_value=1,
+        max_value=2**63 - 1,
+        help_text="Id of the comment that it replies to.",
+    )

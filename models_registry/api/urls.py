@@ -6,6 +6,8 @@ from django.urls import path
 
 from models_registry.api import (
     catalog,
+    contract_comments,
+    contract_drafts,
     contracts,
     optimisations,
     proposals,
@@ -17,6 +19,8 @@ from models_registry.api import (
 MODEL = "models/<str:name>/"
 VERSION = f"{MODEL}versions/<int:number>/"
 CONTRACT = f"{MODEL}contracts/<int:revision>/"
+DRAFT = f"{MODEL}contracts/drafts/<int:draft_id>/"
+COMMENT = f"{CONTRACT}comments/<int:comment_id>/"
 RELEASE = f"{MODEL}releases/<uuid:release_id>/"
 
 urlpatterns = [
@@ -52,6 +56,42 @@ urlpatterns = [
     path(f"{VERSION}artifacts/<str:file>/", versions.VersionFileView.as_view(schema=None)),
     path("contract-schema/", contracts.ContractSchemaView.as_view(), name="contract-schema"),
     path(f"{MODEL}contracts/", contracts.ContractListView.as_view(), name="contract-list"),
+    path(
+        f"{MODEL}contract-templates/",
+        contract_drafts.TemplateListView.as_view(),
+        name="contract-template-list",
+    ),
+    path(
+        f"{MODEL}contract-templates/<slug:key>/",
+        contract_drafts.TemplateView.as_view(),
+        name="contract-template",
+    ),
+    path(
+        f"{MODEL}contracts/drafts/",
+        contract_drafts.DraftListView.as_view(),
+        name="contract-draft-list",
+    ),
+    path(DRAFT, contract_drafts.DraftView.as_view(), name="contract-draft"),
+    path(
+        f"{DRAFT}propose/",
+        contract_drafts.DraftProposeView.as_view(),
+        name="contract-draft-propose",
+    ),
+    path(
+        f"{CONTRACT}comments/",
+        contract_comments.CommentListView.as_view(),
+        name="contract-comment-list",
+    ),
+    path(
+        f"{COMMENT}resolve/",
+        contract_comments.CommentResolveView.as_view(),
+        name="contract-comment-resolve",
+    ),
+    path(
+        f"{COMMENT}reopen/",
+        contract_comments.CommentReopenView.as_view(),
+        name="contract-comment-reopen",
+    ),
     path(CONTRACT, contracts.ContractView.as_view(), name="contract-detail"),
     path(f"{CONTRACT}payload/", contracts.ContractPayloadView.as_view(), name="contract-payload"),
     path(f"{CONTRACT}diff/", contracts.ContractDiffView.as_view(), name="contract-diff"),

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from console.api.serializers import ReasonSerializer
 from console.errors import NotFound
@@ -54,9 +54,9 @@ class VersionListView(ListAPIView[ModelVersion]):
         ],
     )
     def get(self, request: Request, name: str) -> Response:
-        find_model(name)
+        find_model(name, user=user_of(request))
         state, q = request.query_params.get("state", ""), request.query_params.get("q", "")
-        page = self.paginate_queryset(version_list(name, state=state, q=q))
+        page = self.paginate_queryset(version_list(name, state=state, q=q, user=user_of(request)))
         return self.get_paginated_response(VersionSummarySerializer(page, many=True).data)
 
     @extend_schema(
@@ -72,7 +72,7 @@ class VersionListView(ListAPIView[ModelVersion]):
         sample = wanted.pop("sample", None)
         sample_upload = wanted.pop("sample_upload", None)
         version, _ = create_version(
-            model=find_model(name),
+            model=find_model(name, user=user_of(request)),
             upload_id=wanted.pop("upload"),
             code_upload_id=wanted.pop("code_upload", None),
             data_upload_ids=wanted.pop("data_uploads"),
@@ -80,14 +80,14 @@ class VersionListView(ListAPIView[ModelVersion]):
             **wanted,
             actor=actor_of(request),
         )
-        shown = find_version(name, version.number)
+        shown = find_version(name, version.number, user=user_of(request))
         return Response(CreatedVersionSerializer(shown).data, status.HTTP_201_CREATED)
 
 
 class VersionView(APIView):
     @extend_schema(summary="Show a version", responses=VersionSerializer)
     def get(self, request: Request, name: str, number: int) -> Response:
-        return Response(VersionSerializer(find_version(name, number)).data)
+        return Response(VersionSerializer(find_version(name, number, user=user_of(request))).data)
 
 
 class VersionArchiveView(APIView):
@@ -100,17 +100,17 @@ class VersionArchiveView(APIView):
     def post(self, request: Request, name: str, number: int) -> Response:
         body = ReasonSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        version = find_version(name, number)
+        version = find_version(name, number, user=user_of(request))
         archive_version(
             version=version, reason=body.validated_data["reason"], actor=actor_of(request)
         )
-        return Response(VersionSerializer(find_version(name, number)).data)
+        return Response(VersionSerializer(find_version(name, number, user=user_of(request))).data)
 
 
 class VersionReportView(APIView):
     @extend_schema(summary="The validation report", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, name: str, number: int) -> Response:
-        return Response(report_of(find_version(name, number)))
+        return Response(report_of(find_version(name, number, user=user_of(request))))
 
 
 class ReportDiffView(APIView):
@@ -124,8 +124,10 @@ class ReportDiffView(APIView):
         responses=OpenApiTypes.OBJECT,
     )
     def get(self, request: Request, name: str, number: int) -> Response:
-        version = find_version(name, number)
-        other = other_version(version, request.query_params.get("against", ""))
+        version = find_version(name, number, user=user_of(request))
+        other = other_version(
+            version, request.query_params.get("against", ""), user=user_of(request)
+        )
         found = report_diff.diff(report_of(other), report_of(version))
         return Response({"before": other.number, "after": number, **found.to_json()})
 
@@ -138,7 +140,7 @@ class VersionConfigView(APIView):
         responses={(200, "text/plain"): OpenApiTypes.STR},
     )
     def get(self, request: Request, name: str, number: int) -> HttpResponse:
-        version = find_version(name, number)
+        version = find_version(name, number, user=user_of(request))
         if version.config is None:
             raise NotFound(
                 f"{version} has no configuration yet.",
@@ -170,7 +172,7 @@ class VersionFileView(APIView):
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, name: str, number: int, file: str) -> HttpResponseBase:
-        return download(request, find_file(find_version(name, number), file))
+        return download(request, find_file(find_version(name, number, user=user_of(request)), file))
 
 
 class ContractProposalView(APIView):
@@ -179,4 +181,4 @@ class ContractProposalView(APIView):
         responses=OpenApiTypes.OBJECT,
     )
     def get(self, request: Request, name: str, number: int) -> Response:
-        return Response(propose_document(find_version(name, number)))
+        return Response(propose_document(find_version(name, number, user=user_of(request))))

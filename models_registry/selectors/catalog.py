@@ -18,6 +18,7 @@ from models_registry.models import (
     SeatHolder,
     ServiceContract,
 )
+from models_registry.models.catalog import RegisteredModelQuerySet
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,9 @@ def model_list(
     """Models with `latest_state`, `latest_validated` and `contract_revision`, in 3 queries.
 
     `state` is the state of the newest version; `mine` keeps the person's own and those with a seat
-    of theirs. Everybody signed in sees all models.
+    of theirs. Left out is what does not exist for them.
     """
-    models = _fetched()
+    models = _fetched().visible_to(user)
     if q:
         models = models.filter(
             Q(name__icontains=q) | Q(description__icontains=q) | Q(tags__contains=[q])
@@ -78,15 +79,14 @@ def model_list(
     return models
 
 
-def find_model(name: str, *, user: User | None = None) -> RegisteredModel:
+def find_model(name: str, *, user: User | None) -> RegisteredModel:
     """The model with the annotations of `model_list`.
 
-    Raises NotFound, in the same words for one that this person may not see.
+    Raises NotFound, in the same words for one that this person may not see. Without a user it
+    is not asked who looks: for the answer to an act that may have ended their sight of it.
     """
-    models = _fetched()
-    if user is not None:
-        models = models.visible_to(user)
-    model = models.filter(name=name).first()
+    models = _fetched().filter(name=name)
+    model = (models if user is None else models.visible_to(user)).first()
     if model is None:
         raise NotFound(
             f"There is no model named {name[:63]}.",
@@ -95,9 +95,9 @@ def find_model(name: str, *, user: User | None = None) -> RegisteredModel:
     return model
 
 
-def model_page(name: str, *, shown: int = 10) -> ModelPage:
+def model_page(name: str, *, user: User, shown: int = 10) -> ModelPage:
     """A model's page, in at most 10 queries. Raises NotFound."""
-    model = find_model(name)
+    model = find_model(name, user=user)
     versions = ModelVersion.objects.filter(model=model).select_related(
         "model", "created_by", "export_job", "validate_job", "source"
     )
@@ -157,7 +157,7 @@ def find_team(slug: str, *, pointer: str) -> Team:
     return team
 
 
-def _fetched() -> QuerySet[RegisteredModel]:
+def _fetched() -> RegisteredModelQuerySet:
     newest = ModelVersion.objects.filter(
         model=OuterRef("pk"), number=OuterRef("last_version_number")
     )
@@ -167,10 +167,8 @@ def _fetched() -> QuerySet[RegisteredModel]:
     in_force = ServiceContract.objects.filter(model=OuterRef("pk"), state=ContractState.IN_FORCE)
     return (
         RegisteredModel.objects.select_related("owner", "team")
-        .prefetch_related(
-            Prefetch("seats", SeatHolder.objects.select_related("user")),
-            Prefetch("aliases", ModelAlias.objects.select_related("version")),
-        )
+        .prefetch_related(Prefetch("seats", SeatHolder.objects.select_related("user")))
+        .prefetch_related(Prefetch("aliases", ModelAlias.objects.select_related("version")))
         .annotate(
             latest_state=Subquery(newest.values("state")[:1]),
             latest_at=Subquery(newest.values("created_at")[:1]),

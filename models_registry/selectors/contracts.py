@@ -45,17 +45,19 @@ class ContractPage:
     keys: tuple[SigningKey, ...]
 
 
-def contract_list(model_name: str, *, state: str = "") -> QuerySet[ServiceContract]:
+def contract_list(model_name: str, *, user: User, state: str = "") -> QuerySet[ServiceContract]:
     """A model's contracts, newest first, in 3 queries."""
-    contracts = _fetched(ServiceContract.objects.filter(model__name=model_name))
+    contracts = _fetched(ServiceContract.objects.visible_to(user).filter(model__name=model_name))
     return contracts.filter(state=state) if state else contracts
 
 
-def find_contract(model_name: str, revision: int) -> ServiceContract:
-    """One contract with its signatures and seats. Raises NotFound."""
-    contract = _fetched(
-        ServiceContract.objects.filter(model__name=model_name, revision=revision)
-    ).first()
+def find_contract(model_name: str, revision: int, *, user: User) -> ServiceContract:
+    """One contract with its signatures and seats.
+
+    Raises NotFound, in the same words for a model that the user may not see.
+    """
+    contracts = ServiceContract.objects.visible_to(user)
+    contract = _fetched(contracts.filter(model__name=model_name, revision=revision)).first()
     if contract is None:
         raise NotFound(
             f"{model_name[:63]} has no contract {revision}.",
@@ -72,9 +74,9 @@ def contract_page(
     Differences are against `against`, by default against what it replaces: the one in force, or
     once it is in force itself, the revision before.
     """
-    contract = find_contract(model_name, revision)
+    contract = find_contract(model_name, revision, user=user)
     document = contract_document.load(bytes(contract.payload), "json")
-    other, changes = differences(contract, against=against)
+    other, changes = differences(contract, against=against, user=user)
     seats = _seats(contract)
     waits = next((row for row in seats if row.holder == user and row.signature is None), None)
     open_for_signing = contract.state == ContractState.PROPOSED
@@ -91,11 +93,11 @@ def contract_page(
 
 
 def differences(
-    contract: ServiceContract, *, against: int | None = None
+    contract: ServiceContract, *, user: User, against: int | None = None
 ) -> tuple[ServiceContract | None, tuple[Change, ...]]:
     """What the contract is compared with, and what changes from that to it. Raises NotFound."""
     if against is not None:
-        other: ServiceContract | None = find_contract(contract.model.name, against)
+        other: ServiceContract | None = find_contract(contract.model.name, against, user=user)
     else:
         earlier = ServiceContract.objects.filter(
             model=contract.model, revision__lt=contract.revision
@@ -112,9 +114,11 @@ def differences(
 
 
 def _fetched(contracts: QuerySet[ServiceContract]) -> QuerySet[ServiceContract]:
-    return contracts.select_related("model", "proposed_by").prefetch_related(
-        Prefetch("signatures", ContractSignature.objects.select_related("signer", "key")),
-        Prefetch("model__seats", SeatHolder.objects.select_related("user")),
+    signatures = ContractSignature.objects.select_related("signer", "key")
+    return (
+        contracts.select_related("model", "proposed_by")
+        .prefetch_related(Prefetch("signatures", signatures))
+        .prefetch_related(Prefetch("model__seats", SeatHolder.objects.select_related("user")))
     )
 
 

@@ -7,6 +7,7 @@ import uuid
 from django.db.models import F, Prefetch, QuerySet
 
 from console.errors import NotFound
+from console.models import User
 from models_registry.models import LoadTest, Release
 from models_registry.rules import load_tests as rules
 from models_registry.rules.load_tests import Gate, GateRun, Limits
@@ -14,10 +15,11 @@ from models_registry.rules.load_tests import Gate, GateRun, Limits
 _RELATED = ("version__model", "environment", "job", "requested_by", "report_html")
 
 
-def load_test_list(model_name: str, number: int) -> QuerySet[LoadTest]:
+def load_test_list(model_name: str, number: int, *, user: User) -> QuerySet[LoadTest]:
     """The load tests of a version, newest first, without their reports' series; in 1 query."""
     return (
-        LoadTest.objects.filter(version__model__name=model_name, version__number=number)
+        LoadTest.objects.visible_to(user)
+        .filter(version__model__name=model_name, version__number=number)
         .select_related(*_RELATED)
         .defer("report")
         .annotate(
@@ -28,9 +30,10 @@ def load_test_list(model_name: str, number: int) -> QuerySet[LoadTest]:
     )
 
 
-def find_load_test(load_test_id: uuid.UUID) -> LoadTest:
+def find_load_test(load_test_id: uuid.UUID, *, user: User) -> LoadTest:
     """One load test, in 1 query. Raises NotFound."""
-    found = LoadTest.objects.select_related(*_RELATED).filter(pk=load_test_id).first()
+    tests = LoadTest.objects.visible_to(user).select_related(*_RELATED)
+    found = tests.filter(pk=load_test_id).first()
     if found is None:
         raise NotFound(
             "There is no such load test.", hint="See the version's page for its load tests."

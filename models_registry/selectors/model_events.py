@@ -27,7 +27,7 @@ def model_events(model: RegisteredModel, *, shown: int = 12) -> list[AuditEntry]
         f"model {model.name}",
         *(f"{model.name} v{n}" for n in _newest(model.last_version_number)),
         *(f"{model.name} contract {n}" for n in _newest(model.last_contract_revision)),
-        *(f"release {pk}" for pk in releases),
+        *(f"{model.name} release {pk}" for pk in releases),
         *(f"{name}/{model.name}" for name in environments),
     ]
     return list(AuditEntry.objects.filter(subject__in=subjects).order_by("-sequence")[:shown])

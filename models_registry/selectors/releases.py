@@ -39,10 +39,10 @@ class ReleasePage:
 
 
 def release_list(
-    *, model_name: str = "", environment: str = "", state: str = "", version: str = ""
+    *, user: User, model_name: str = "", environment: str = "", state: str = "", version: str = ""
 ) -> QuerySet[Release]:
     """Releases with their load tests, newest first, in 3 queries."""
-    releases = _fetched(Release.objects.all()).prefetch_related(ended_runs())
+    releases = _fetched(Release.objects.visible_to(user)).prefetch_related(ended_runs())
     if model_name:
         releases = releases.filter(version__model__name=model_name)
     if environment:
@@ -54,9 +54,10 @@ def release_list(
     return releases
 
 
-def find_release(release_id: uuid.UUID, *, model_name: str = "") -> Release:
-    """One release. Raises NotFound, also when it is another model's."""
-    releases = _fetched(Release.objects.filter(pk=release_id)).prefetch_related(ended_runs())
+def find_release(release_id: uuid.UUID, *, user: User, model_name: str = "") -> Release:
+    """One release. Raises NotFound, also when it is another model's or not to be seen."""
+    releases = _fetched(Release.objects.visible_to(user).filter(pk=release_id))
+    releases = releases.prefetch_related(ended_runs())
     if model_name:
         releases = releases.filter(version__model__name=model_name)
     release = releases.first()
@@ -67,7 +68,7 @@ def find_release(release_id: uuid.UUID, *, model_name: str = "") -> Release:
 
 def release_page(user: User, release_id: uuid.UUID) -> ReleasePage:
     """A release's page, in 5 queries. Raises NotFound."""
-    release = find_release(release_id)
+    release = find_release(release_id, user=user)
     stands = standing_of(release)
     held = {*user.roles, *_seats(user, release)}
     decided = any(approval.person_id == user.pk for approval in release.approvals.all())

@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 
 from console.errors import Invalid, NotFound
+from console.models import User
 from models_registry.exporting import protocol
 from models_registry.models import Artifact, ModelVersion, Release, VersionFile
 
@@ -67,10 +68,13 @@ class VersionPage:
     following: int | None
 
 
-def version_list(model_name: str, *, state: str = "", q: str = "") -> QuerySet[ModelVersion]:
+def version_list(
+    model_name: str, *, user: User, state: str = "", q: str = ""
+) -> QuerySet[ModelVersion]:
     """A model's versions, newest first, in 2 queries; reports and facts are left out."""
     versions = (
-        ModelVersion.objects.filter(model__name=model_name)
+        ModelVersion.objects.visible_to(user)
+        .filter(model__name=model_name)
         .select_related(*_RELATED)
         .prefetch_related(_FURTHER)
         .defer("report", "facts", "config_origins", *_HEAVY)
@@ -82,10 +86,14 @@ def version_list(model_name: str, *, state: str = "", q: str = "") -> QuerySet[M
     return versions
 
 
-def find_version(model_name: str, number: int) -> ModelVersion:
-    """One version with its files and jobs, in 2 queries. Raises NotFound."""
+def find_version(model_name: str, number: int, *, user: User) -> ModelVersion:
+    """One version with its files and jobs, in 2 queries.
+
+    Raises NotFound, in the same words for a model that the user may not see.
+    """
     version = (
-        ModelVersion.objects.filter(model__name=model_name, number=number)
+        ModelVersion.objects.visible_to(user)
+        .filter(model__name=model_name, number=number)
         .select_related(*_RELATED)
         .prefetch_related(_FURTHER)
         .defer(*_HEAVY)
@@ -99,9 +107,9 @@ def find_version(model_name: str, number: int) -> ModelVersion:
     return version
 
 
-def version_page(model_name: str, number: int) -> VersionPage:
+def version_page(model_name: str, number: int, *, user: User) -> VersionPage:
     """A version's page, in 3 queries. Raises NotFound."""
-    version = find_version(model_name, number)
+    version = find_version(model_name, number, user=user)
     releases = (
         Release.objects.filter(version=version)
         .select_related("environment", "requested_by", "version__model")
@@ -130,7 +138,7 @@ def report_of(version: ModelVersion) -> dict[str, Any]:
     return report
 
 
-def other_version(version: ModelVersion, against: str = "") -> ModelVersion:
+def other_version(version: ModelVersion, against: str = "", *, user: User) -> ModelVersion:
     """The version to compare with: number `against`, else the newest before it with a report.
 
     Raises NotFound, Invalid for what is no number or the version itself.
@@ -143,7 +151,7 @@ def other_version(version: ModelVersion, against: str = "") -> ModelVersion:
                 code="invalid_version",
                 hint="Give the number of another version, such as against=1.",
             )
-        return find_version(name, int(against))
+        return find_version(name, int(against), user=user)
     before = (
         ModelVersion.objects.filter(model=version.model, number__lt=number, report__isnull=False)
         .order_by("-number")
@@ -156,7 +164,7 @@ def other_version(version: ModelVersion, against: str = "") -> ModelVersion:
             code="no_report",
             hint="Name another version to compare with.",
         )
-    return find_version(name, before)
+    return find_version(name, before, user=user)
 
 
 def files_of(version: ModelVersion) -> tuple[FileRow, ...]:

@@ -26,7 +26,7 @@ from models_registry.rules.load_tests import Limits
 from models_registry.services.catalog import require_part_in
 
 UNDER_WAY = (JobState.QUEUED, JobState.RUNNING)
-OPERATORS = (Role.SRE, Role.PLATFORM_ADMIN)
+OPERATORS = frozenset({Role.SRE, Role.PLATFORM_ADMIN})
 
 
 def request_load_test(
@@ -167,10 +167,11 @@ def topic_of(version: ModelVersion) -> str:
 
 
 def _require_permission(version: ModelVersion, environment: Environment, actor: Actor) -> None:
-    require(actor, "load_test.run")
+    team_id = version.model.team_id
+    require(actor, "load_test.run", team_id)
     if environment.production:
-        require(actor, "allow_load_test")
-    if not actor.user.has_role(*OPERATORS):
+        require(actor, "allow_load_test", team_id)
+    if OPERATORS.isdisjoint(actor.user.roles_in(team_id)):
         require_part_in(version.model, actor)
 
 

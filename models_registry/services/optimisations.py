@@ -53,7 +53,7 @@ def optimise_version(
     `nothing_to_quantise` …) and Conflict (`version_not_validated`, `version_is_derived`,
     `version_too_large`).
     """
-    require(actor, "version.create")
+    require(actor, "version.create", version.model.team_id)
     require_part_in(version.model, actor)
     wanted = _checked(optimisation, keep_io, notes)
     with transaction.atomic():

@@ -76,7 +76,7 @@ def create_version(
     gives the version that it made. Raises Invalid with pointers; a file whose content is not taken
     is refused for good.
     """
-    require(actor, "version.create")
+    require(actor, "version.create", model.team_id)
     require_part_in(model, actor)
     request = check_request(
         source_format=source_format,
@@ -119,7 +119,7 @@ def archive_version(*, version: ModelVersion, reason: str, actor: Actor) -> Mode
 
     Raises Conflict (`illegal_move`, `version_released`), NotAllowed.
     """
-    require(actor, "version.archive")
+    require(actor, "version.archive", version.model.team_id)
     with transaction.atomic():
         model = lock_model(version.model)
         require_part_in(model, actor)

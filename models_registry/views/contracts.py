@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.actors import require
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed
 from console.forms import KeyForm
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
@@ -69,7 +69,7 @@ def detail(request: HttpRequest, name: str, revision: int) -> HttpResponse:
 @require_POST
 def sign(request: HttpRequest, name: str, revision: int) -> HttpResponse:
     """Take in the signature that the browser made."""
-    contract = find_contract(name, revision)
+    contract = find_contract(name, revision, user=user_of(request))
     try:
         signature = sign_contract(
             contract=contract,
@@ -93,7 +93,7 @@ def withdraw(request: HttpRequest, name: str, revision: int) -> HttpResponse:
     """Take a proposal back."""
     try:
         withdraw_contract(
-            contract=find_contract(name, revision),
+            contract=find_contract(name, revision, user=user_of(request)),
             reason=request.POST.get("reason", "").strip(),
             actor=actor_of(request),
         )
@@ -107,8 +107,8 @@ def withdraw(request: HttpRequest, name: str, revision: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def propose(request: HttpRequest, name: str) -> HttpResponse:
     """The editor with a document to start from, and the proposal that it makes."""
-    model, actor = find_model(name), actor_of(request)
-    require(actor, "contract.propose")
+    model, actor = find_model(name, user=user_of(request)), actor_of(request)
+    require(actor, "contract.propose", model.team_id)
     status, version = 200, None
     fault: CovenantError | None = None
     if request.method == "POST":
@@ -145,7 +145,7 @@ def propose(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def preview(request: HttpRequest, name: str) -> HttpResponse:
     """What the document means and changes, or every fault of it; a fragment."""
-    context = _preview(find_model(name), request.POST.get("document", ""))
+    context = _preview(find_model(name, user=user_of(request)), request.POST.get("document", ""))
     return render(request, "models_registry/contracts/_preview.html", context)
 
 
@@ -163,7 +163,9 @@ def _detail(request: HttpRequest, name: str, revision: int) -> dict[str, Any]:
         "document": contract_proposal.to_yaml(in_reading_order(contract.document)),
         "changes": changes_in_words(page.changes),
         "seats": seat_rows(page, actor.user.pk),
-        "others": [one for one in contract_list(name)[:50] if one.pk != contract.pk],
+        "others": [
+            one for one in contract_list(name, user=user_of(request))[:50] if one.pk != contract.pk
+        ],
         "events": timeline(subject_events(subject_of(contract)), with_subject=False),
         "is_open": contract.state == ContractState.PROPOSED,
         "may_withdraw": contract.state == ContractState.PROPOSED
@@ -251,9 +253,13 @@ def _document_of(contract: ServiceContract) -> ContractDocument:
 def _version_to_start_from(request: HttpRequest, model: RegisteredModel) -> ModelVersion | None:
     asked = request.GET.get("version", "")
     if asked.isdecimal() and len(asked) < 9:
-        return find_version(model.name, int(asked))
-    newest = version_list(model.name, state=VersionState.VALIDATED).order_by("-number").first()
-    return find_version(model.name, newest.number) if newest else None
+        return find_version(model.name, int(asked), user=user_of(request))
+    newest = (
+        version_list(model.name, state=VersionState.VALIDATED, user=user_of(request))
+        .order_by("-number")
+        .first()
+    )
+    return find_version(model.name, newest.number, user=user_of(request)) if newest else None
 
 
 def _document_to_start_from(
@@ -262,7 +268,7 @@ def _document_to_start_from(
     """The text of the editor: an earlier revision, or a proposal for the version."""
     asked = request.GET.get("from", "")
     if asked.isdecimal() and len(asked) < 9:
-        earlier = find_contract(model.name, int(asked))
+        earlier = find_contract(model.name, int(asked), user=user_of(request))
         return contract_proposal.to_yaml(in_reading_order(earlier.document)), None
     if version is None:
         fault = Conflict(

@@ -82,7 +82,7 @@ def _what(entry: AuditEntry, with_subject: bool) -> str:
             "number": after.get("derived_from", ""),
         }
         return " · ".join(part for part in (entry.subject if with_subject else "", made) if part)
-    if entry.subject.startswith("release "):
+    if " release " in entry.subject:
         where = after.get("environment")
         return " → ".join(part for part in (after.get("version"), where) if part)
     return entry.subject if with_subject and not entry.subject.startswith("model ") else ""

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
 from console.selectors.paging import page_of
 from models_registry.forms import (
@@ -89,7 +89,7 @@ def create(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def change(request: HttpRequest, name: str) -> HttpResponse:
     """Change what is said about a model."""
-    model = find_model(name)
+    model = find_model(name, user=user_of(request))
     initial = {
         "description": model.description,
         "risk_class": model.risk_class,
@@ -114,9 +114,9 @@ def change(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def detail(request: HttpRequest, name: str) -> HttpResponse:
     """One model; the changing part alone when htmx asks."""
-    page = model_page(name, shown=6)
+    page = model_page(name, shown=6, user=user_of(request))
     versions = page_of(
-        version_list(name).order_by("-number"),
+        version_list(name, user=user_of(request)).order_by("-number"),
         cursor=request.GET.get("cursor", ""),
         size=VERSIONS_SHOWN,
     )
@@ -140,7 +140,7 @@ def detail(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def seat_assign(request: HttpRequest, name: str, seat: str) -> HttpResponse:
     """Put a person into a seat."""
-    model = find_model(name)
+    model = find_model(name, user=user_of(request))
     form = SeatForm(request.POST or None, seat=seat)
     status = 200
     if form.is_bound:
@@ -166,7 +166,7 @@ def seat_assign(request: HttpRequest, name: str, seat: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def alias(request: HttpRequest, name: str) -> HttpResponse:
     """Point an alias at a version."""
-    model = find_model(name)
+    model = find_model(name, user=user_of(request))
     form = AliasForm(request.POST or None)
     status = 200
     if form.is_bound:
@@ -188,7 +188,12 @@ def alias(request: HttpRequest, name: str) -> HttpResponse:
 def alias_remove(request: HttpRequest, name: str, alias_name: str) -> HttpResponse:
     """Take an alias away; the version stays."""
     try:
-        set_alias(model=find_model(name), name=alias_name, number=None, actor=actor_of(request))
+        set_alias(
+            model=find_model(name, user=user_of(request)),
+            name=alias_name,
+            number=None,
+            actor=actor_of(request),
+        )
     except REFUSED as error:
         tell(request, error)
     return redirect("models_registry:model-detail", name)
@@ -218,8 +223,8 @@ def _acts(request: HttpRequest, page: ModelPage) -> dict[str, Any]:
     actor = actor_of(request)
     part = may(actor, "read", page.model)
     return {
-        "may_change": part and allowed(actor, "model.change"),
-        "may_upload": part and allowed(actor, "version.create"),
-        "may_propose": part and allowed(actor, "contract.propose"),
+        "may_change": part and allowed(actor, "model.change", page.model.team_id),
+        "may_upload": part and allowed(actor, "version.create", page.model.team_id),
+        "may_propose": part and allowed(actor, "contract.propose", page.model.team_id),
         "proposed": [one for one in page.contracts if one.state == ContractState.PROPOSED],
     }

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods
 
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from models_registry.models import ModelVersion, Optimisation, VersionState
 from models_registry.rules import optimisations
 from models_registry.selectors.variants import Family, VariantRow, family_of
@@ -39,7 +39,7 @@ EXPLAINED = {
 @require_http_methods(["GET", "HEAD", "POST"])
 def variants(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """The panel alone; a POST makes a variant and leads to its page."""
-    version = find_version(name, number)
+    version = find_version(name, number, user=user_of(request))
     if request.method != "POST":
         context = {"model": version.model, "version": version, **panel(request, version)}
         return render(request, "models_registry/versions/_variants.html", context)

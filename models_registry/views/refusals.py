@@ -23,7 +23,7 @@ def may(actor: Actor, action: str, model: RegisteredModel) -> bool:
 
     The service decides again; this only keeps buttons away that would be refused.
     """
-    if not allowed(actor, action):
+    if not allowed(actor, action, model.team_id):
         return False
     try:
         require_part_in(model, actor)

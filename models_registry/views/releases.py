@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound
 from console.models import Role
 from console.rules.dsse import RELEASE_PAYLOAD_TYPE
@@ -49,7 +49,7 @@ def ask(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Ask to release a version to an environment."""
     try:
         release = request_release(
-            model=find_model(name),
+            model=find_model(name, user=user_of(request)),
             number=number,
             environment=find_environment(request.POST.get("environment", "")),
             note=request.POST.get("note", ""),
@@ -82,7 +82,7 @@ def approve(request: HttpRequest, release_id: uuid.UUID) -> HttpResponse:
     """Take in the approval that the browser signed."""
     try:
         release = approve_release(
-            release=find_release(release_id),
+            release=find_release(release_id, user=user_of(request)),
             envelope=request.POST.get("envelope", ""),
             actor=actor_of(request),
         )
@@ -100,7 +100,7 @@ def refuse(request: HttpRequest, release_id: uuid.UUID) -> HttpResponse:
     """Refuse, with a reason."""
     try:
         refuse_release(
-            release=find_release(release_id),
+            release=find_release(release_id, user=user_of(request)),
             reason=request.POST.get("reason", ""),
             actor=actor_of(request),
         )
@@ -115,7 +115,7 @@ def withdraw(request: HttpRequest, release_id: uuid.UUID) -> HttpResponse:
     """Take the question back."""
     try:
         withdraw_release(
-            release=find_release(release_id),
+            release=find_release(release_id, user=user_of(request)),
             reason=request.POST.get("reason", "").strip(),
             actor=actor_of(request),
         )
@@ -134,8 +134,10 @@ def _context(request: HttpRequest, release_id: uuid.UUID) -> dict[str, Any]:
     actor = actor_of(request)
     page = release_page(actor.user, release_id)
     release = page.release
-    version = find_version(release.version.model.name, release.version.number)
-    model = find_model(version.model.name)
+    version = find_version(
+        release.version.model.name, release.version.number, user=user_of(request)
+    )
+    model = find_model(version.model.name, user=user_of(request))
     return {
         "nav_section": "models",
         "page": page,

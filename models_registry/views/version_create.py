@@ -14,8 +14,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.actors import Actor, require
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError, FieldError
+from console.models import User
 from models_registry.adapters import formats
 from models_registry.forms import VersionForm
 from models_registry.models import ModelVersion, RegisteredModel, Upload, VersionState
@@ -40,9 +41,9 @@ from models_registry.views.version_words import FORMAT_WORDS
 @require_http_methods(["GET", "POST"])
 def create(request: HttpRequest, name: str) -> HttpResponse:
     """The form, and the version that it makes."""
-    model, actor = find_model(name), actor_of(request)
-    require(actor, "version.create")
-    before = _before(name, request.GET.get("from", ""))
+    model, actor = find_model(name, user=user_of(request)), actor_of(request)
+    require(actor, "version.create", model.team_id)
+    before = _before(name, request.GET.get("from", ""), actor.user)
     form = VersionForm(request.POST or None, initial=_asked_of(before) if before else None)
     if not form.is_bound:
         begun = {"inputs": rows_of(before.inputs)} if before else None
@@ -75,7 +76,7 @@ def create(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def inspect(request: HttpRequest, name: str) -> HttpResponse:
     """What the uploaded file says of itself; the part of the form that depends on it."""
-    model, actor = find_model(name), actor_of(request)
+    model, actor = find_model(name, user=user_of(request)), actor_of(request)
     require(actor, "upload.create")
     form = VersionForm(request.POST)
     form.is_valid()  # what is wrong is said when the version is created
@@ -102,16 +103,18 @@ def inspect(request: HttpRequest, name: str) -> HttpResponse:
         context |= {**_of_file(upload), "inspected": True, "notes": found["notes"]}
         context["code_missing"] = context["needs_code"] and given.get("code_upload") is None
         proposed = with_ranges(rows_of(found["inputs"]), typed)
-        context["inputs"] = proposed or typed or _as_before(model) or [TensorRow()]
+        context["inputs"] = proposed or typed or _as_before(model, actor.user) or [TensorRow()]
         context["outputs"] = rows_of(found["outputs"])
         context["proposed"] = bool(proposed)
         context["beside"] = found.get("beside", [])
     return render(request, "models_registry/versions/_described.html", context)
 
 
-def _before(name: str, asked: str) -> ModelVersion | None:
+def _before(name: str, asked: str, user: User) -> ModelVersion | None:
     """The version whose description the form begins with."""
-    return find_version(name, int(asked)) if asked.isdecimal() and len(asked) < 9 else None
+    if not (asked.isdecimal() and len(asked) < 9):
+        return None
+    return find_version(name, int(asked), user=user)
 
 
 def _asked_of(version: ModelVersion) -> dict[str, Any]:
@@ -200,9 +203,10 @@ def _of_file(upload: Upload) -> dict[str, Any]:
     }
 
 
-def _as_before(model: RegisteredModel) -> list[TensorRow]:
+def _as_before(model: RegisteredModel, user: User) -> list[TensorRow]:
     """The inputs of the newest validated version: the next one mostly has the same."""
-    before = version_list(model.name, state=VersionState.VALIDATED).order_by("-number").first()
+    validated = version_list(model.name, user=user, state=VersionState.VALIDATED)
+    before = validated.order_by("-number").first()
     return rows_of(before.inputs) if before else []
 
 

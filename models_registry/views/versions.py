@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
-from console.api.authentication import actor_of
+from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError, NotFound
 from console.models import Job, JobState
 from models_registry.models import (
@@ -53,7 +53,7 @@ OPEN = (ReleaseState.PROPOSED, ReleaseState.APPROVED)
 @require_safe
 def detail(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """One version; the changing part alone when htmx asks."""
-    page = version_page(name, number)
+    page = version_page(name, number, user=user_of(request))
     version = page.version
     progress_of = _progress(request, version)
     context = {
@@ -76,7 +76,7 @@ def detail(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @require_safe
 def progress(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """How far export and validation are; a fragment."""
-    version = find_version(name, number)
+    version = find_version(name, number, user=user_of(request))
     context = {"version": version, "model": version.model, **_progress(request, version)}
     return render(request, "models_registry/versions/_progress.html", context)
 
@@ -84,7 +84,7 @@ def progress(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @require_safe
 def config(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """The rendered config.pbtxt with the origin of each value."""
-    page = version_page(name, number)
+    page = version_page(name, number, user=user_of(request))
     stored = page.version.config
     text = artifacts.read_bytes(stored).decode() if stored else ""
     context = {
@@ -98,11 +98,15 @@ def config(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @require_safe
 def diff(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """What differs from another version of the model, by default the one before."""
-    page = version_page(name, number)
+    page = version_page(name, number, user=user_of(request))
     asked = request.GET.get("against", "")
     against = int(asked) if asked.isdecimal() and len(asked) < 9 else page.previous
-    other = find_version(name, against) if against and against != number else None
-    others = version_list(name).exclude(number=number).order_by("-number")
+    other = (
+        find_version(name, against, user=user_of(request))
+        if against and against != number
+        else None
+    )
+    others = version_list(name, user=user_of(request)).exclude(number=number).order_by("-number")
     context = {
         **_frame(request, page),
         "other": other,
@@ -116,7 +120,7 @@ def diff(request: HttpRequest, name: str, number: int) -> HttpResponse:
 @require_safe
 def errors(request: HttpRequest, name: str, number: int, output: int) -> JsonResponse:
     """The errors of one output over all comparisons, for the chart."""
-    version = find_version(name, number)
+    version = find_version(name, number, user=user_of(request))
     equivalence = (version.report or {}).get("equivalence", {})
     outputs = equivalence.get("outputs", [])
     if output >= len(outputs):
@@ -136,7 +140,7 @@ def archive(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Archive a version that no release needs."""
     try:
         archive_version(
-            version=find_version(name, number),
+            version=find_version(name, number, user=user_of(request)),
             reason=request.POST.get("reason", "").strip(),
             actor=actor_of(request),
         )
@@ -171,8 +175,8 @@ def _frame(request: HttpRequest, page: VersionPage) -> dict[str, Any]:
             for one in environment_list()
         ],
         "may_request": validated
-        and (allowed(actor, "release.request") and _asks(request, version)),
-        "may_create": allowed(actor, "version.create"),
+        and (allowed(actor, "release.request", version.model.team_id) and _asks(request, version)),
+        "may_create": allowed(actor, "version.create", version.model.team_id),
         "may_propose": bool(version.facts) and may(actor, "contract.propose", version.model),
         "may_archive": version.state in (VersionState.VALIDATED, VersionState.REJECTED)
         and may(actor, "version.archive", version.model),
@@ -182,7 +186,9 @@ def _frame(request: HttpRequest, page: VersionPage) -> dict[str, Any]:
 
 def _asks(request: HttpRequest, version: ModelVersion) -> bool:
     actor = actor_of(request)
-    return allowed(actor, "deployment.create") or may(actor, "release.request", version.model)
+    return allowed(actor, "deployment.create", version.model.team_id) or may(
+        actor, "release.request", version.model
+    )
 
 
 def _progress(request: HttpRequest, version: ModelVersion) -> dict[str, Any]:
