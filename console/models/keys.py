@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from console.models.accounts import User
+from console.rules.key_life import fingerprint, state_of
 
 
 class KeyAlgorithm(models.TextChoices):
@@ -75,6 +77,21 @@ class SigningKey(models.Model):
     @property
     def is_revoked(self) -> bool:
         return self.revoked_at is not None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may sign something new now."""
+        return self.state in ("active", "expiring")
+
+    @property
+    def state(self) -> str:
+        """How it stands now: active, expiring, expired or revoked."""
+        return state_of(self, timezone.now())
+
+    @property
+    def fingerprint(self) -> str:
+        """The key id in groups of four."""
+        return fingerprint(self.keyid)
 
 
 class InstallationKey(models.Model):

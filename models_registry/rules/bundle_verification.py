@@ -11,6 +11,7 @@ from typing import Any
 from console.errors import Invalid
 from console.rules.canonical import canonical_bytes, digest, digest_text, loads_strict
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE, RELEASE_PAYLOAD_TYPE, Envelope
+from console.rules.key_export import KnownKey
 from models_registry.rules import release_payload
 from models_registry.rules.bundle_report import (
     API_VERSION,
@@ -25,6 +26,7 @@ from models_registry.rules.bundle_signatures import (
     SeatSignature,
     Trust,
     check_signatures,
+    read_broken_glass,
     read_keys,
     read_seat,
 )
@@ -32,10 +34,12 @@ from models_registry.rules.contract_document import load
 from models_registry.rules.contract_types import ContractDocument
 from models_registry.rules.release_payload import ReleasePayload
 
-_COMMON = {"apiVersion", "kind", "payloadType", "payload", "envelope", "keys", "issued"}
+_COMMON = {
+    "apiVersion", "kind", "payloadType", "payload", "envelope", "keys", "passkeys", "issued"
+}  # fmt: skip
 _FIELDS = {
     CONTRACT_BUNDLE: _COMMON | {"model", "revision", "seats"},
-    RELEASE_BUNDLE: _COMMON | {"approvals", "contract"},
+    RELEASE_BUNDLE: _COMMON | {"approvals", "contract", "break_glass"},
 }
 _PAYLOAD_TYPES = {CONTRACT_BUNDLE: CONTRACT_PAYLOAD_TYPE, RELEASE_BUNDLE: RELEASE_PAYLOAD_TYPE}
 
@@ -49,6 +53,7 @@ def verify_bundle(
     files: Mapping[str, str] | None = None,
     required_approvals: Collection[str] = (),
     require_contract: bool = False,
+    known_keys: Collection[KnownKey] = (),
 ) -> BundleReport:
     """Check every claim that a bundle makes; never raises, the report says what is wrong.
 
@@ -56,13 +61,15 @@ def verify_bundle(
     `files`: source, onnx, onnx_data, config, report or contract → the SHA-256 in hex that was
     found, compared with what the release signed. `required_approvals`: roles that must have
     approved a release. `require_contract`: a release must carry its contract, signed by all three
-    seats.
+    seats. `known_keys`: keys of an exported key set; what it says of owners, sites of passkeys and
+    revocations is compared, whether or not the keys are trusted.
     """
     findings = Findings()
     trust = Trust(
         keyids=None if trusted_keyids is None else frozenset(trusted_keyids),
         seats=dict(seat_keyids or {}),
         revoked=frozenset(revoked_keyids),
+        known={key.public.key_id: key for key in known_keys},
     )
     try:
         bundle = loads_strict(data)
@@ -132,19 +139,21 @@ def _release_report(
     listed = written if isinstance(written, list) else [written]
     pairs = [_role_of(item) for item in listed]
     signers = _signers(pairs, findings)
+    glass = read_broken_glass(bundle.get("break_glass"), findings)
     for role in sorted(required - {signer.seat for signer in signers}):
         findings.fault("approval_missing", f"No approval by the role {role}.")
-    if signers or "envelope" in bundle:
+    signed = [*signers, *([glass] if glass else [])]
+    if signed or "envelope" in bundle:
         # A role's approver need not hold the seat of that name: seats' keys count in contracts.
-        _check_envelope(bundle, payload, signers, replace(trust, seats={}), findings)
-    if not pairs:
+        _check_envelope(bundle, payload, signed, replace(trust, seats={}), findings)
+    if not pairs and glass is None:
         findings.warn(
             "not_signed", "Nobody approved this release; does its environment ask for none?"
         )
     if release is not None:
-        signed = release.digests.named()
-        _compare_files(signed, files, findings)
-        if "onnx" in files and release_payload.WEIGHTS in signed.keys() - files.keys():
+        named = release.digests.named()
+        _compare_files(named, files, findings)
+        if "onnx" in files and release_payload.WEIGHTS in named.keys() - files.keys():
             text = "The graph was compared without its weights: compare “onnx_data” as well."
             findings.warn("weights_not_compared", text)
         _check_contract(bundle, release, trust, require_contract, findings)
@@ -175,6 +184,7 @@ def _check_contract(
         trusted_keyids=trust.keyids,
         seat_keyids=trust.seats,
         revoked_keyids=trust.revoked,
+        known_keys=tuple(trust.known.values()),
     )
     findings.made += [Finding(f.code, f.level, f"Contract: {f.text}") for f in nested.findings]
     if nested.kind != CONTRACT_BUNDLE or nested.digest != expected:
@@ -214,7 +224,8 @@ def _check_envelope(
     if envelope.payload != payload or envelope.payload_type != bundle.get("payloadType"):
         findings.fault("payload_mismatch", "The signatures are over other bytes than the payload.")
         return
-    check_signatures(envelope, signers, read_keys(bundle.get("keys"), findings), trust, findings)
+    keys = read_keys(bundle.get("keys"), bundle.get("passkeys", {}), findings)
+    check_signatures(envelope, signers, keys, trust, findings)
 
 
 def _role_of(item: Any) -> tuple[str, Any]:

@@ -21,6 +21,7 @@ from models_registry.rules.bundle_report import (
     CONTRACT_BUNDLE,
     RELEASE_BUNDLE,
     SEATS,
+    BrokenGlass,
     BundleReport,
     Finding,
 )
@@ -62,7 +63,7 @@ def contract_bundle(
         "revision": revision,
         **_signed(CONTRACT_PAYLOAD_TYPE, payload, envelopes),
         "seats": {signer.seat: _signer(signer) for signer in ordered},
-        "keys": {key.key_id: key.pem for key in keys},
+        **_keys(keys),
         "issued": time_text(issued),
     }
     return _text(bundle)
@@ -76,19 +77,38 @@ def release_bundle(
     keys: Sequence[PublicKey],
     issued: datetime,
     contract: bytes | None = None,
+    broken_glass: tuple[SeatSignature, BrokenGlass] | None = None,
 ) -> bytes:
-    """The bundle of a release as JSON text; `contract` is the bundle of its contract."""
+    """The bundle of a release as JSON text; `contract` is the bundle of its contract.
+
+    `broken_glass`: who signed it past the policy, and how.
+    """
     bundle: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": RELEASE_BUNDLE,
         **_signed(RELEASE_PAYLOAD_TYPE, payload, envelopes),
         "approvals": [{"role": signer.seat, **_signer(signer)} for signer in approvals],
-        "keys": {key.key_id: key.pem for key in keys},
+        **_keys(keys),
         "issued": time_text(issued),
     }
+    if broken_glass is not None:
+        bundle["break_glass"] = _broken_glass(*broken_glass)
     if contract is not None:
         bundle["contract"] = loads_strict(contract)
     return _text(bundle)
+
+
+def _broken_glass(signer: SeatSignature, glass: BrokenGlass) -> dict[str, Any]:
+    reviewed_at = glass.reviewed_at
+    return {
+        "role": signer.seat,
+        **_signer(signer),
+        "reason": glass.reason,
+        "waived": [{"code": code, "sentence": sentence} for code, sentence in glass.waived],
+        "reviewed_by": glass.reviewed_by,
+        "reviewed_at": None if reviewed_at is None else time_text(reviewed_at),
+        "review": glass.review,
+    }
 
 
 def _signed(payload_type: str, payload: bytes, envelopes: Sequence[Envelope]) -> dict[str, Any]:
@@ -104,14 +124,23 @@ def _signed(payload_type: str, payload: bytes, envelopes: Sequence[Envelope]) ->
     return signed
 
 
+def _keys(keys: Sequence[PublicKey]) -> dict[str, Any]:
+    """The keys as PEM, by key id; which of them are passkeys, and of which site."""
+    written: dict[str, Any] = {"keys": {key.key_id: key.pem for key in keys}}
+    if passkeys := {key.key_id: key.rp_id for key in keys if key.is_passkey}:
+        written["passkeys"] = passkeys
+    return written
+
+
 def _signer(signer: SeatSignature) -> dict[str, str]:
     entry = {
         "user": signer.user,
         "keyid": signer.keyid,
         "signed_at": time_text(signer.signed_at),
     }
-    if signer.revoked_at is not None:
-        entry["revoked_at"] = time_text(signer.revoked_at)
+    for name in ("revoked_at", "doubted_from", "expires_at"):
+        if (at := getattr(signer, name)) is not None:
+            entry[name] = time_text(at)
     return entry
 
 

@@ -104,8 +104,10 @@ def verify_bytes(contract: ServiceContract) -> ContractDocument:
     return document
 
 
-def verify_in_force(contract: ServiceContract) -> tuple[str, ...]:
+def verify_in_force(contract: ServiceContract, *, restoring: bool = False) -> tuple[str, ...]:
     """Check bytes and all three signatures again; gives notes on keys that were revoked since.
+
+    `restoring`: a signature by a key that was compromised is a note as well (`verify_stored`).
 
     For a contract that is or was in force, expired ones too. Raises Conflict
     `contract_not_in_force`, Invalid `digest_mismatch`, `signature_missing`, `signature_invalid`,
@@ -139,6 +141,7 @@ def verify_in_force(contract: ServiceContract) -> tuple[str, ...]:
             signed_at=signature.signed_at,
             payload_type=CONTRACT_PAYLOAD_TYPE,
             payload=bytes(contract.payload),
+            restoring=restoring,
         )
         for signature in signatures.values()
     )
