@@ -29,7 +29,7 @@ from deployments.selectors.endpoints import (
 from deployments.selectors.live_numbers import LiveNumbers, VersionNumbers, latest
 from deployments.selectors.promises import attainments
 from deployments.selectors.rollback_choice import rollback_choice
-from deployments.selectors.routing import contracts_in_force
+from deployments.selectors.routing import contracts_that_hold
 from models_registry.models import ContractState, ModelVersion, ServiceContract
 from models_registry.services import artifacts
 
@@ -44,7 +44,7 @@ def endpoint_page(environment: str, model: str, *, user: User, now: datetime) ->
     contract = ServiceContract.objects.filter(
         model=endpoint.model, state=ContractState.IN_FORCE
     ).first()
-    documents = contracts_in_force([endpoint.model_id])
+    documents = contracts_that_hold([endpoint.model_id])
     standing = attainments(documents, [endpoint], now).get(endpoint.pk, [])
     history = list(endpoint.splits.select_related("author")[:HISTORY_LENGTH])
     applied = next((one.revision for one in history if one.applied_at is not None), None)

@@ -21,7 +21,7 @@ from deployments.rules.slo import Attainment, Objective, worst
 from deployments.selectors.endpoint_types import EndpointRow, PromiseStrip, Running, SplitView
 from deployments.selectors.live_numbers import LiveNumbers, latest
 from deployments.selectors.promises import attainments
-from deployments.selectors.routing import contracts_in_force
+from deployments.selectors.routing import contracts_that_hold
 from models_registry.models import RegisteredModel
 from models_registry.rules.contract_document import ContractDocument
 
@@ -66,7 +66,7 @@ def endpoint_list(
 def rows_of(endpoints: list[Endpoint], now: datetime) -> list[EndpointRow]:
     """These endpoints as rows of a list."""
     live = latest(str(endpoint) for endpoint in endpoints)
-    contracts = contracts_in_force({endpoint.model_id for endpoint in endpoints})
+    contracts = contracts_that_hold({endpoint.model_id for endpoint in endpoints})
     standing = attainments(contracts, endpoints, now)
     ready = _ready_numbers(endpoints)
     return [

@@ -17,7 +17,7 @@ from deployments.rules.snapshots import (
     NodeAddress,
     Target,
 )
-from models_registry.models import ContractState, ServiceContract
+from models_registry.models import HOLDING, ServiceContract
 from models_registry.rules import contract_document
 
 Key = tuple[int, int]
@@ -34,7 +34,7 @@ def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
         .order_by("pk")
     )
     targets = ready_targets(environment_ids)
-    contracts = contracts_in_force({endpoint.model_id for endpoint in endpoints})
+    contracts = contracts_that_hold({endpoint.model_id for endpoint in endpoints})
     return [
         _endpoint_state(
             endpoint,
@@ -83,13 +83,22 @@ def node_address(name: str, http_address: str) -> NodeAddress:
     return NodeAddress(name, host.strip("[]"), int(port))
 
 
-def contracts_in_force(
+def contracts_that_hold(
     model_ids: Iterable[int],
 ) -> dict[int, contract_document.ContractDocument]:
-    """The contract that holds for each model, typed; models without one are missing."""
-    rows = ServiceContract.objects.filter(
-        model_id__in=list(model_ids), state=ContractState.IN_FORCE
-    ).values_list("model_id", "payload")
+    """The contract that holds for each model, typed; models without one are missing.
+
+    One that expired holds until another takes its place: no fallback, error code or objective of
+    what serves goes away at midnight.
+    """
+    rows = (
+        ServiceContract.objects.filter(
+            model_id__in=list(model_ids), state__in=HOLDING, in_force_at__isnull=False
+        )
+        .order_by("model_id", "-revision")
+        .distinct("model_id")
+        .values_list("model_id", "payload")
+    )
     return {model_id: _document(bytes(payload)) for model_id, payload in rows}
 
 

@@ -17,7 +17,7 @@ from deployments.rules.charts import Grid
 from deployments.rules.live_window import from_point
 from deployments.rules.rollups import GATEWAY_ITSELF, Traffic, Work
 from deployments.selectors.promises import latency_of, rows_between
-from deployments.selectors.routing import contracts_in_force
+from deployments.selectors.routing import contracts_that_hold
 
 LIVE_SPAN = timedelta(minutes=15)
 LIVE_STEP_S = 5
@@ -234,7 +234,7 @@ def _version_series(version: int, grid: Grid, slots: dict[datetime, Counted]) ->
 def _limit(endpoint: Endpoint, name: str) -> tuple[float, str] | None:
     if name not in ("latency_p99", "errors"):
         return None
-    contract = contracts_in_force([endpoint.model_id]).get(endpoint.model_id)
+    contract = contracts_that_hold([endpoint.model_id]).get(endpoint.model_id)
     if contract is None:
         return None
     if name == "errors":

@@ -22,7 +22,7 @@ from deployments.selectors.promises import (
     traffic_between,
     traffic_of_rows,
 )
-from deployments.selectors.routing import contracts_in_force
+from deployments.selectors.routing import contracts_that_hold
 from models_registry.models import ContractSignature, ContractState, ServiceContract
 
 BURN_SPAN = timedelta(hours=1)
@@ -98,7 +98,7 @@ def sla_list(now: datetime, *, user: User) -> list[SlaRow]:
         .select_related("model", "environment")
         .order_by("environment__name", "model__name")
     )
-    contracts = contracts_in_force({endpoint.model_id for endpoint in endpoints})
+    contracts = contracts_that_hold({endpoint.model_id for endpoint in endpoints})
     standing = attainments(contracts, endpoints, now)
     burns = traffic_between({one.pk for one in endpoints}, now - BURN_SPAN, now)
     rows = []
@@ -128,7 +128,7 @@ def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
     contract = ServiceContract.objects.filter(
         model_id=endpoint.model_id, state=ContractState.IN_FORCE
     ).first()
-    documents = contracts_in_force([endpoint.model_id])
+    documents = contracts_that_hold([endpoint.model_id])
     document = documents.get(endpoint.model_id)
     objectives = objectives_of(document) if document else []
     days = _days(rows_between(endpoint, start, end))

@@ -22,7 +22,7 @@ from deployments.selectors.acknowledgements import GatewayWord, gateway_words
 from deployments.selectors.readiness import ready_versions
 from deployments.services.gateways import split_event, wake_gateways
 from models_registry.models import RegisteredModel
-from models_registry.services.contract_checks import contract_in_force, verify_in_force
+from models_registry.services.contract_checks import contract_that_holds, verify_in_force
 
 FIRST_LOOK_S = 0.004
 LONGEST_PAUSE_S = 0.02
@@ -313,7 +313,7 @@ def _need_traffic(endpoint: Endpoint, wanted: Wanted) -> None:
 
 
 def _need_fallback(model: RegisteredModel) -> None:
-    contract = contract_in_force(model)
+    contract = contract_that_holds(model)
     if contract is None:
         raise Conflict(
             f"{model.name} has no contract in force, so it has no fallback to answer with.",

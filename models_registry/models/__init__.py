@@ -8,6 +8,7 @@ from models_registry.models.catalog import (
     Visibility,
 )
 from models_registry.models.contracts import (
+    HOLDING,
     ContractComment,
     ContractDraft,
     ContractSignature,
@@ -32,6 +33,7 @@ from models_registry.models.versions import (
 )
 
 __all__ = [
+    "HOLDING",
     "Artifact",
     "BreakGlass",
     "ContractComment",

@@ -19,6 +19,10 @@ class ContractState(models.TextChoices):
     EXPIRED = "expired", _("Expired")
 
 
+HOLDING = (ContractState.IN_FORCE, ContractState.EXPIRED)
+"""What serves goes on serving by the newest of these that was in force, expired or not."""
+
+
 class ServiceContractQuerySet(OfModelQuerySet["ServiceContract"]):
     model_path = "model__"
 

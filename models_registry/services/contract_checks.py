@@ -10,14 +10,19 @@ from django.utils import timezone
 from console.errors import Conflict, Invalid
 from console.rules.canonical import canonical_bytes, digest
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
-from models_registry.models import ContractState, RegisteredModel, Seat, ServiceContract
+from models_registry.models import (
+    HOLDING,
+    ContractState,
+    RegisteredModel,
+    Seat,
+    ServiceContract,
+)
 from models_registry.rules import contract_clauses, contract_document, contract_validity
 from models_registry.rules.contract_clauses import Clause
 from models_registry.rules.contract_types import ContractDocument
 from models_registry.services.signatures import verify_stored
 
 IN_FORCE_ONCE = (ContractState.IN_FORCE, ContractState.SUPERSEDED, ContractState.EXPIRED)
-HOLDING = (ContractState.IN_FORCE, ContractState.EXPIRED)
 
 
 def contract_in_force(
