@@ -61,8 +61,12 @@ def test_search_finds_each_kind_by_name(fleet_rows: Fleet) -> None:
         release_id=factories.make_release(factories.make_version()).pk, actor=fleet_rows.sam
     )
 
+    user = factories.people().vic
+
     def found(text: str) -> dict[str, list[str]]:
-        return {group.label: [hit.title for hit in group.items] for group in search(text)}
+        return {
+            group.label: [hit.title for hit in group.items] for group in search(text, user=user)
+        }
 
     assert found("fraud") == {
         "Models": ["fraud_detector"],
@@ -86,7 +90,9 @@ def test_an_endpoint_says_why_a_version_cannot_be_raised(
     )
     offer_first_traffic(Endpoint.objects.get(), 1, fleet_rows.sam)
     with django_assert_max_num_queries(16):
-        page = endpoint_page("production", "fraud_detector", now=timezone.now())
+        page = endpoint_page(
+            "production", "fraud_detector", user=fleet_rows.sam.user, now=timezone.now()
+        )
     first, second = page.versions
     assert (first.ready, first.nodes, first.percent) == (True, ["local"], 100)
     assert second.why_not == "It failed on local: The smoke test failed."
@@ -96,10 +102,12 @@ def test_an_endpoint_says_why_a_version_cannot_be_raised(
     assert '"features"' in page.call.request
     assert [word.outcome for word in page.gateways] == ["absent"]
     Node.objects.update(state="lost")
-    page = endpoint_page("production", "fraud_detector", now=timezone.now())
+    page = endpoint_page(
+        "production", "fraud_detector", user=factories.people().vic, now=timezone.now()
+    )
     assert page.versions[0].why_not == "Its node local is lost."
     running = versions_running(page.endpoint.model)
     assert (running[1][0].environment, running[1][0].percent) == ("production", 100)
     assert running[2][0].state == "failed"
     with pytest.raises(NotFound):
-        endpoint_page("production", "nothing", now=timezone.now())
+        endpoint_page("production", "nothing", user=factories.people().vic, now=timezone.now())

@@ -94,7 +94,7 @@ def test_a_month_without_calls_is_no_kept_promise(endpoint: Endpoint, vic: APICl
     body = vic.get(f"{ENDPOINT}sla/").json()
     assert body["state"] == "no_data"
     assert all(one["attained"] is None for one in body["objectives"])
-    (row,) = sla_list(NOW)
+    (row,) = sla_list(NOW, user=factories.people().vic)
     assert (row.state, row.budget_left_share) == ("no_data", None)
 
 
@@ -116,7 +116,7 @@ def test_the_list_judges_each_objective_over_its_own_window(endpoint: Endpoint) 
     minute(endpoint, NOW - timedelta(days=27), 1000, faults=2)
     minute(endpoint, NOW - timedelta(days=29), 1_000_000)
     minute(endpoint, NOW - timedelta(minutes=10), 1000, faults=1)
-    (row,) = sla_list(NOW)
+    (row,) = sla_list(NOW, user=factories.people().vic)
     assert row.state == "broken"
     availability = next(one for one in row.objectives if one.name == "availability")
     assert (availability.valid, availability.budget_left) == (2000, -1)
@@ -196,7 +196,7 @@ def test_the_last_minutes_come_from_the_ring_second_by_second(
     values = [value for value in line["y"] if value is not None]
     assert 3 <= len(values) <= 6
     assert sum(values) * 5 == pytest.approx(80)
-    (row,) = endpoint_list()
+    (row,) = endpoint_list(user=factories.people().vic)
     assert (row.error_share, row.requests_per_second) == (0.25, 4.0)
     assert row.p99_ms == pytest.approx(78.4)
     body = vic.get(ENDPOINT).json()
@@ -208,11 +208,12 @@ def test_lists_take_the_same_number_of_queries_for_more_endpoints(
     endpoint: Endpoint, django_assert_num_queries: Any
 ) -> None:
     minute(endpoint, NOW, 10)
+    user = factories.people().vic
     with django_assert_num_queries(5):
-        endpoint_list()
+        endpoint_list(user=user)
     for name in ("one", "two_more", "three"):
         model = factories.make_model(name)
         factories.make_contract(model)
         minute(Endpoint.objects.create(model=model, environment=endpoint.environment), NOW, 5)
     with django_assert_num_queries(5):
-        assert len(endpoint_list()) == 4
+        assert len(endpoint_list(user=user)) == 4

@@ -107,13 +107,13 @@ def test_pages_take_a_stated_number_of_queries(
     model = release.version.model
     waiting = factories.make_contract(model, state=ContractState.PROPOSED, load={"qps": 1})
     with django_assert_max_num_queries(10):
-        page = model_page(model.name)
+        page = model_page(model.name, user=people.vic)
         assert [seat.user for seat in page.seats] == [people.dana, people.sam, people.bea]
         assert page.contract == release.contract
         assert [c.revision for c in page.contracts] == [2, 1]
         assert list(page.releases) == [release]
     with django_assert_max_num_queries(4):
-        version = version_page(model.name, 1)
+        version = version_page(model.name, 1, user=people.vic)
         assert {row.name for row in version.files} == {
             "source", "onnx", "config", "report", "sample",
         }  # fmt: skip
