@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from models_registry.rules.contract_types import ContractDocument
@@ -15,6 +16,22 @@ SEATS = ("data_scientist", "sre", "business_owner")
 """The three seats that carry a contract, in the order in which they are shown."""
 
 Level = Literal["ok", "warning", "fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenGlass:
+    """How a release went past its environment's policy: why, what was waived, who looked into it.
+
+    `waived` are pairs of a code and a sentence. What is signed is the release alone: the reason and
+    what was waived are the console's word.
+    """
+
+    keyid: str
+    reason: str
+    waived: tuple[tuple[str, str], ...]
+    reviewed_by: str | None = None
+    reviewed_at: datetime | None = None
+    review: str = ""
 
 
 @dataclass(frozen=True, slots=True)
