@@ -26,6 +26,7 @@ REQUIREMENTS = ROOT / "deploy" / "requirements"
 MAIN_LOCK, SERVING_LOCK = REQUIREMENTS / "main.lock", REQUIREMENTS / "serving.lock"
 BASE, WORKER, DEV = ROOT / "requirements.txt", REQUIREMENTS / "worker.txt", REQUIREMENTS / "dev.txt"
 TORCH, SERVING = REQUIREMENTS / "torch.txt", REQUIREMENTS / "serving.txt"
+VERIFY, VERIFY_LOCK = REQUIREMENTS / "verify.txt", REQUIREMENTS / "verify.lock"
 VENV, SERVING_VENV = ROOT / ".venv", ROOT / ".venv-triton"
 UV = "uv==0.13.9"
 PYTHON = (3, 11)
@@ -162,7 +163,7 @@ def link_project() -> None:
     command.write_text(
         f"#!{VENV / 'bin' / 'python'}\n"
         "import sys\n\n"
-        "from deployments.cli.main import main\n\n"
+        "from deployments.cli.entry import main\n\n"
         "sys.exit(main())\n"
     )
     command.chmod(0o755)
@@ -243,6 +244,9 @@ def write_locks() -> None:
     sources = (str(BASE), str(WORKER), str(DEV))
     uv("pip", "compile", *sources, *common, "--output-file", str(MAIN_LOCK))
     uv("pip", "compile", str(SERVING), "--no-deps", *common, "--output-file", str(SERVING_LOCK))
+    # What verifies a bundle is what made it.
+    same = ("--constraint", str(MAIN_LOCK))
+    uv("pip", "compile", str(VERIFY), *same, *common, "--output-file", str(VERIFY_LOCK))
     say("Lock files are written.")
 
 

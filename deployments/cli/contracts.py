@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -12,6 +13,7 @@ from deployments.cli import offline
 from deployments.cli.client import GATE_FAILED, CliError
 from deployments.cli.keys_file import create_key_file, open_key
 from deployments.cli.output import show, table
+from deployments.cli.verifying import verify
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -26,14 +28,24 @@ def contract() -> None:
 @click.argument("model")
 @click.argument("file", type=click.File("rb"))
 @click.option("--note", "text", default="")
+@click.option(
+    "--acknowledge-breaking",
+    is_flag=True,
+    help="That it breaks callers of the contract that holds is meant.",
+)
 @click.pass_obj
-def propose(session: Session, model: str, file: BinaryIO, text: str) -> None:
+def propose(
+    session: Session, model: str, file: BinaryIO, text: str, acknowledge_breaking: bool
+) -> None:
     """Propose a contract from a YAML or JSON file (- for standard input)."""
     made = session.client.request(
         "POST",
         f"/models/{model}/contracts/",
         content=file.read(),
-        params={"note": text},
+        params={
+            "note": text,
+            **({"acknowledge_breaking": "true"} if acknowledge_breaking else {}),
+        },
         headers={"Content-Type": "application/yaml"},
     ).json()
     show(
@@ -91,31 +103,35 @@ def bundle(session: Session, model: str, revision: int, output: Path) -> None:
 
 
 @contract.command()
-@click.argument("file", type=click.File("rb"))
-@click.option(
-    "--trust", multiple=True, metavar="[SEAT=]KEYID", help="Only these keys count; repeatable."
-)
-@click.option(
-    "--file",
-    "named_files",
-    multiple=True,
-    type=(str, click.Path(exists=True, path_type=Path)),
-    metavar="NAME PATH",
-    help="Compare a file (onnx, onnx_data, config …) with what a release signed.",
-)
+@click.argument("model")
+@click.argument("revision", type=int)
+@click.option("--against", type=int, help="Another revision; by default what it replaces.")
 @click.pass_obj
-def verify(
-    session: Session,
-    file: BinaryIO,
-    trust: tuple[str, ...],
-    named_files: tuple[tuple[str, Path], ...],
-) -> None:
-    """Verify a bundle offline: no server, no account. Exit code 4 when it does not hold."""
-    report = offline.verify(file.read(), trust=trust, files=dict(named_files))
-    words = offline.report_words(report)
-    show(offline.report_json(report), as_json=session.as_json, words=words)
-    if not report.ok:
-        raise CliError("The bundle does not hold.", exit_code=GATE_FAILED)
+def diff(session: Session, model: str, revision: int, against: int | None) -> None:
+    """What a contract changes for its callers, in words. Exit code 4 when it breaks them."""
+    found = session.client.get(
+        f"/models/{model}/contracts/{revision}/diff/",
+        **({} if against is None else {"against": against}),
+    )
+    show(found, as_json=session.as_json, words=_difference_words(model, revision, found))
+    if found["breaking"]:
+        raise CliError(
+            f"{found['breaking']} of {len(found['changes'])} changes break callers.",
+            exit_code=GATE_FAILED,
+            hint="Tell the callers before it comes into force.",
+        )
+
+
+def _difference_words(model: str, revision: int, found: Mapping[str, Any]) -> str:
+    if found["against"] is None:
+        return f"{model} contract {revision} is the first: there is nothing to compare it with."
+    head = f"{model} contract {revision} against {found['against']}:"
+    marks = {"breaking": "BREAKING ", "weaker": "weaker   ", "stronger": "stronger "}
+    lines = [f"  {marks.get(one['effect'], '         ')}{one['words']}" for one in found["changes"]]
+    return "\n".join([head, *(lines or ["  nothing that matters: both promise the same"])])
+
+
+contract.add_command(verify)
 
 
 @click.group()

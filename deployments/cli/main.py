@@ -22,6 +22,7 @@ from deployments.cli import (
     reports,
     trials,
     variants,
+    verifying,
 )
 from deployments.cli.client import (
     USAGE,
@@ -102,6 +103,7 @@ for command in (
     inspecting.inspect,
     contracts.contract,
     contracts.keys,
+    verifying.verify,
     deploying.release,
     deploying.approve,
     deploying.deploy,

@@ -29,6 +29,7 @@ from models_registry.api.serializers import (
 )
 from models_registry.models import ServiceContract
 from models_registry.rules import contract_document
+from models_registry.rules.contract_changes import breaking_changes
 from models_registry.selectors.catalog import find_model
 from models_registry.selectors.contracts import contract_list, differences, find_contract
 from models_registry.services.contracts import (
@@ -60,7 +61,14 @@ class ContractListView(ListAPIView[ServiceContract]):
     @extend_schema(
         summary="Propose a contract: the document itself, in JSON or YAML",
         description="Every field is described by the JSON Schema at /api/v1/contract-schema/.",
-        parameters=[OpenApiParameter("note", str, description="Why it is proposed.")],
+        parameters=[
+            OpenApiParameter("note", str, description="Why it is proposed."),
+            OpenApiParameter(
+                "acknowledge_breaking",
+                bool,
+                description="That it breaks callers of the contract that holds is meant.",
+            ),
+        ],
         request={
             "application/json": OpenApiTypes.OBJECT,
             "application/yaml": OpenApiTypes.OBJECT,
@@ -77,6 +85,8 @@ class ContractListView(ListAPIView[ServiceContract]):
             document=request.data if isinstance(request.data, bytes) else b"",
             media=media,
             note=request.query_params.get("note", ""),
+            acknowledge_breaking=request.query_params.get("acknowledge_breaking", "").lower()
+            in ("1", "true"),
             actor=actor_of(request),
         )
         shown = find_contract(name, contract.revision, user=user_of(request))
@@ -136,7 +146,11 @@ class ContractDiffView(APIView):
             against=int(asked) if asked else None,
             user=user_of(request),
         )
-        body = {"against": other.revision if other else None, "changes": changes}
+        body = {
+            "against": other.revision if other else None,
+            "breaking": len(breaking_changes(changes)),
+            "changes": changes,
+        }
         return Response(DifferencesSerializer(body).data)
 
 

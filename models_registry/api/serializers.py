@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from console.errors import Invalid
 from models_registry.models import (
     ContractSignature,
     Environment,
@@ -18,6 +19,7 @@ from models_registry.models import (
     Upload,
 )
 from models_registry.selectors.catalog import seats_of
+from models_registry.selectors.contracts import checklist_of
 from models_registry.selectors.load_tests import gate_of
 from models_registry.selectors.releases import standing_of
 from models_registry.selectors.versions import files_of
@@ -221,6 +223,7 @@ class ContractSummarySerializer(serializers.ModelSerializer[ServiceContract]):
             "proposed_by",
             "proposed_at",
             "in_force_at",
+            "valid_until",
             "ended_at",
             "seats",
             "signatures",
@@ -231,11 +234,34 @@ class ContractSummarySerializer(serializers.ModelSerializer[ServiceContract]):
         return {row.seat: row.user.username if row.user else None for row in rows}
 
 
+class ClauseSerializer(serializers.Serializer[Any]):
+    key = serializers.CharField(source="clause.key")
+    pointer = serializers.CharField(source="clause.pointer")
+    asks = serializers.CharField(source="clause.asks", help_text="What the contract must have.")
+    why = serializers.CharField(source="clause.why")
+    required = serializers.BooleanField(help_text="By the risk class that the model has today.")
+    met = serializers.BooleanField()
+
+
 class ContractSerializer(ContractSummarySerializer):
     document = serializers.DictField()
+    clauses = serializers.SerializerMethodField(
+        help_text="What risk classes ask for, and whether this contract has it."
+    )
 
     class Meta(ContractSummarySerializer.Meta):
-        fields: ClassVar[list[str]] = [*ContractSummarySerializer.Meta.fields, "document"]
+        fields: ClassVar[list[str]] = [
+            *ContractSummarySerializer.Meta.fields,
+            "document",
+            "clauses",
+        ]
+
+    @extend_schema_field(ClauseSerializer(many=True))
+    def get_clauses(self, contract: ServiceContract) -> Any:
+        try:
+            return ClauseSerializer(checklist_of(contract), many=True).data
+        except Invalid:
+            return []  # changed in the database: what it says counts for nothing
 
 
 class ChangeSerializer(serializers.Serializer[Any]):
@@ -245,10 +271,12 @@ class ChangeSerializer(serializers.Serializer[Any]):
     before = serializers.JSONField(allow_null=True)
     after = serializers.JSONField(allow_null=True)
     sentence = serializers.CharField()
+    words = serializers.CharField(help_text="The sentence, and what it is to a caller.")
 
 
 class DifferencesSerializer(serializers.Serializer[Any]):
     against = serializers.IntegerField(allow_null=True)
+    breaking = serializers.IntegerField(help_text="How many of the changes break callers.")
     changes = ChangeSerializer(many=True)
 
 

@@ -15,7 +15,8 @@ from models_registry.models import (
     SeatHolder,
     ServiceContract,
 )
-from models_registry.rules import contract_document
+from models_registry.rules import contract_clauses, contract_document, contract_validity
+from models_registry.rules.contract_clauses import ChecklistRow
 from models_registry.rules.contract_diff import Change, diff
 from models_registry.rules.contract_terms import Term, terms
 from models_registry.rules.contract_types import ContractDocument
@@ -41,6 +42,7 @@ class ContractPage:
     seats: tuple[SeatSignatureRow, ...]
     against: ServiceContract | None
     changes: tuple[Change, ...]
+    checklist: tuple[ChecklistRow, ...]
     can_sign_as: str
     keys: tuple[SigningKey, ...]
 
@@ -87,8 +89,18 @@ def contract_page(
         seats=seats,
         against=other,
         changes=changes,
+        checklist=checklist_of(contract),
         can_sign_as=waits.seat if waits and open_for_signing else "",
         keys=tuple(SigningKey.objects.filter(user=user)),
+    )
+
+
+def checklist_of(contract: ServiceContract) -> tuple[ChecklistRow, ...]:
+    """What risk classes ask for, by the class that the model has today; no query."""
+    return contract_clauses.checklist(
+        contract_document.load(bytes(contract.payload), "json"),
+        contract.model.risk_class,
+        proposed_on=contract_validity.day_of(contract.proposed_at),
     )
 
 
