@@ -52,9 +52,22 @@ def list_models(session: Session, query: str) -> None:
     metavar="SEAT=USER",
     help="data_scientist, sre or business_owner; once for each.",
 )
+@click.option("--team", help="The team that owns it.")
+@click.option(
+    "--visibility",
+    type=click.Choice(["everybody", "team"]),
+    default="everybody",
+    help="team: only its team, seats and owner know of it.",
+)
 @click.pass_obj
 def create_model(
-    session: Session, name: str, description: str, risk: str, seats: tuple[str, ...]
+    session: Session,
+    name: str,
+    description: str,
+    risk: str,
+    seats: tuple[str, ...],
+    team: str | None,
+    visibility: str,
 ) -> None:
     """Register a model and say who sits in its seats."""
     body = {
@@ -62,9 +75,21 @@ def create_model(
         "description": description,
         "risk_class": risk,
         "seats": dict(_pairs(seats, "--seat")),
+        "team": team,
+        "visibility": visibility,
     }
     model = session.client.post("/models/", body)
     show(model, as_json=session.as_json, words=f"Registered {model['name']}.")
+
+
+@models.command("visibility")
+@click.argument("name")
+@click.argument("who", type=click.Choice(["everybody", "team"]))
+@click.pass_obj
+def set_visibility(session: Session, name: str, who: str) -> None:
+    """Say who may know of a model: everybody, or its team, seats and owner alone."""
+    model = session.client.request("PATCH", f"/models/{name}/", json={"visibility": who}).json()
+    show(model, as_json=session.as_json, words=f"{name} is seen by: {model['visibility']}.")
 
 
 @models.command("show")

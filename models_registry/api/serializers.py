@@ -10,18 +10,13 @@ from rest_framework import serializers
 from console.errors import Invalid
 from models_registry.models import (
     ContractSignature,
-    Environment,
     ModelVersion,
     RegisteredModel,
-    Release,
-    ReleaseApproval,
     ServiceContract,
     Upload,
 )
 from models_registry.selectors.catalog import seats_of
 from models_registry.selectors.contracts import checklist_of
-from models_registry.selectors.load_tests import gate_of
-from models_registry.selectors.releases import standing_of
 from models_registry.selectors.versions import files_of
 
 
@@ -48,6 +43,7 @@ class ModelSerializer(serializers.ModelSerializer[RegisteredModel]):
             "owner",
             "team",
             "risk_class",
+            "visibility",
             "tags",
             "seats",
             "aliases",
@@ -278,89 +274,3 @@ class DifferencesSerializer(serializers.Serializer[Any]):
     against = serializers.IntegerField(allow_null=True)
     breaking = serializers.IntegerField(help_text="How many of the changes break callers.")
     changes = ChangeSerializer(many=True)
-
-
-class ApprovalSerializer(serializers.ModelSerializer[ReleaseApproval]):
-    person = serializers.CharField(source="person.username")
-    keyid = serializers.CharField(source="key.keyid", default=None)
-
-    class Meta:
-        model = ReleaseApproval
-        fields: ClassVar[list[str]] = ["role", "person", "approved", "keyid", "reason", "at"]
-
-
-class LoadTestGateSerializer(serializers.Serializer[Any]):
-    asked = serializers.BooleanField(
-        source="required", help_text="Whether the environment asks for a load test."
-    )
-    open = serializers.BooleanField(help_text="Whether the release may pass.")
-    load_test = serializers.UUIDField(
-        source="run.id", default=None, help_text="The load test that satisfies it."
-    )
-    sentence = serializers.CharField()
-    hint = serializers.CharField(help_text="What to do while it is missing.")
-
-
-class ReleaseSerializer(serializers.ModelSerializer[Release]):
-    model = serializers.CharField(source="version.model.name")
-    version = serializers.IntegerField(source="version.number")
-    environment = serializers.CharField(source="environment.name")
-    contract = serializers.IntegerField(source="contract.revision", default=None)
-    requested_by = serializers.CharField(source="requested_by.username")
-    approvals = ApprovalSerializer(many=True)
-    missing_roles = serializers.SerializerMethodField()
-    explanation = serializers.SerializerMethodField(
-        help_text="What the environment's policy asks for, and what is missing."
-    )
-    load_test = serializers.SerializerMethodField()
-
-    class Meta:
-        model = Release
-        fields: ClassVar[list[str]] = [
-            "id",
-            "model",
-            "version",
-            "environment",
-            "state",
-            "digest",
-            "digests",
-            "contract",
-            "required_roles",
-            "missing_roles",
-            "explanation",
-            "load_test",
-            "approvals",
-            "requested_by",
-            "requested_at",
-            "decided_at",
-            "note",
-        ]
-
-    def get_missing_roles(self, release: Release) -> list[str]:
-        return list(standing_of(release).missing)
-
-    def get_explanation(self, release: Release) -> str:
-        gate = gate_of(release)
-        words = standing_of(release).explanation
-        return f"{words} {gate.sentence}" if gate.required else words
-
-    @extend_schema_field(LoadTestGateSerializer)
-    def get_load_test(self, release: Release) -> dict[str, Any]:
-        return dict(LoadTestGateSerializer(gate_of(release)).data)
-
-
-class EnvironmentSerializer(serializers.ModelSerializer[Environment]):
-    class Meta:
-        model = Environment
-        fields: ClassVar[list[str]] = [
-            "name",
-            "description",
-            "requires_contract",
-            "approver_roles",
-            "author_may_approve",
-            "production",
-            "requires_load_test",
-            "load_test_p95_ms",
-            "load_test_success",
-            "created_at",
-        ]
