@@ -128,6 +128,15 @@ CSRF_FAILURE_VIEW = "console.views.errors.csrf_failed"
 AUTH_USER_MODEL = "console.User"
 # Says which models do not exist for a person: the floor knows models by name alone.
 MODEL_VISIBILITY = "models_registry.selectors.visibility"
+TEAM_OF_ADDRESS = [
+    "models_registry.selectors.visibility.team_of_address",
+    "deployments.selectors.visibility.team_of_address",
+]
+PAGE_ACTS = [
+    "console.rules.doors.PAGE_ACTS",
+    "models_registry.rules.doors.PAGE_ACTS",
+    "deployments.rules.doors.PAGE_ACTS",
+]
 LOGIN_URL = "console:sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "console:sign-in"

@@ -7,8 +7,8 @@ from typing import Any
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 
-from console.actors import require
 from console.api.authentication import actor_of
+from console.selectors.doors import require_at
 
 
 class MayAct(IsAuthenticated):
@@ -26,5 +26,7 @@ class MayAct(IsAuthenticated):
         reads = request.method in {"GET", "HEAD", "OPTIONS"}
         action = actions.get(request.method or "", "read" if reads else "")
         if action:
-            require(actor_of(request), action)
+            match = request.resolver_match
+            route, values = (match.route, match.kwargs) if match else ("", {})
+            require_at(actor_of(request), action, route, values)
         return True

@@ -74,7 +74,7 @@ ACTIONS: dict[str, ActionRule] = {
     "endpoint.mode": ActionRule(OPERATORS, "operate", "change an endpoint's mode"),
     "node.register": ActionRule(OPERATORS, "operate", "register a node", per_team=False),
     "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node", per_team=False),
-    "node.verify": ActionRule(OPERATORS, "operate", "have a node verified"),
+    "node.verify": ActionRule(OPERATORS, "operate", "have a node verified", per_team=False),
     "environment.change": ActionRule(
         frozenset({PLATFORM_ADMIN}), "admin", "change an environment", per_team=False
     ),

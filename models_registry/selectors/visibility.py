@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Q, QuerySet
 
+from console.actors import ANY_TEAM, Somewhere
 from console.models import Role, Team, TeamMembership, User
 from console.models.accounts import SYSTEM_USERNAME
 from models_registry.models import RegisteredModel, Release, SeatHolder, Visibility
@@ -90,3 +93,23 @@ def _by_role() -> Q:
     # The same as `User.sees_all_models`, as a condition.
     roles = [Role.PLATFORM_ADMIN, Role.SRE]
     return Q(is_superuser=True) | Q(roles__overlap=roles)
+
+
+def team_of_address(user: User, route: str, values: Mapping[str, Any]) -> int | Somewhere | None:
+    """The team of the model that an address is about (one query).
+
+    ANY_TEAM where it is about none, or about one that the user may not see.
+    """
+    models = RegisteredModel.objects.visible_to(user)
+    if "release_id" in values:
+        models = models.filter(versions__releases=values["release_id"])
+    elif "load_test_id" in values:
+        models = models.filter(versions__load_tests=values["load_test_id"])
+    elif "model" in values:
+        models = models.filter(name=values["model"])
+    elif "name" in values and ("models/" in route or "panels/" in route):
+        models = models.filter(name=values["name"])
+    else:
+        return ANY_TEAM
+    found = list(models.values_list("team_id", flat=True)[:1])
+    return found[0] if found else ANY_TEAM

@@ -1,0 +1,35 @@
+"""Which action each page of the registry that changes something is (see console.rules.doors)."""
+
+from __future__ import annotations
+
+PAGE_ACTS: dict[str, str] = {
+    "models_registry:alias": "model.change",
+    "models_registry:alias-remove": "model.change",
+    "models_registry:contract-comment": "contract.comment",
+    "models_registry:contract-comment-reopen": "contract.comment",
+    "models_registry:contract-comment-resolve": "contract.comment",
+    "models_registry:contract-draft": "contract.draft",
+    "models_registry:contract-draft-check": "contract.draft",
+    "models_registry:contract-draft-discard": "contract.draft",
+    "models_registry:contract-propose": "contract.draft",
+    "models_registry:contract-sign": "contract.sign",
+    "models_registry:contract-withdraw": "contract.withdraw",
+    "models_registry:environment-change": "environment.change",
+    "models_registry:environment-create": "environment.change",
+    "models_registry:environment-freeze": "environment.freeze",
+    "models_registry:environment-freeze-lift": "environment.freeze",
+    "models_registry:environment-preview": "environment.change",
+    "models_registry:model-change": "model.change",
+    "models_registry:model-create": "model.create",
+    "models_registry:release-approve": "release.decide",
+    "models_registry:release-break-glass": "release.break_glass",
+    "models_registry:release-refuse": "release.decide",
+    "models_registry:release-request": "release.request",
+    "models_registry:release-review": "release.review",
+    "models_registry:release-withdraw": "release.request",
+    "models_registry:seat-assign": "model.change",
+    "models_registry:version-archive": "version.archive",
+    "models_registry:version-create": "version.create",
+    "models_registry:version-inspect": "upload.create",
+    "models_registry:version-variants": "version.create",
+}
