@@ -15,9 +15,10 @@ from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from console.env_values import ConfigError as ConfigError
+from console.env_values import EmailServer as EmailServer
 from console.env_values import kept_secret as kept_secret
 from console.env_values import parse_database_url as parse_database_url
-from console.env_values import read_bool, read_files, read_int
+from console.env_values import read_bool, read_email, read_files, read_int
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,6 +29,8 @@ VARIABLES = frozenset(
         "COVENANT_BASE_URL",
         "COVENANT_CUSTOM_OP_LIBRARIES",
         "COVENANT_DEBUG",
+        "COVENANT_EMAIL_FROM",
+        "COVENANT_EMAIL_URL",
         "COVENANT_GATEWAY",
         "COVENANT_HOME",
         "COVENANT_LOAD_TEST_MAX_RATE",
@@ -121,6 +124,7 @@ class Config:
     custom_op_libraries: tuple[Path, ...]
     allow_pickled_modules: bool
     signing_key: Path | None
+    email: EmailServer | None
 
     @property
     def embedded_triton(self) -> bool:
@@ -183,6 +187,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         custom_op_libraries=read_files(env, "COVENANT_CUSTOM_OP_LIBRARIES"),
         allow_pickled_modules=read_bool(env, "COVENANT_ALLOW_PICKLED_MODULES", False),
         signing_key=next(iter(read_files(env, "COVENANT_SIGNING_KEY")), None),
+        email=read_email(env),
     )
 
 

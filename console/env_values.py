@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -53,6 +56,19 @@ def read_files(env: Mapping[str, str], name: str) -> tuple[Path, ...]:
     return paths
 
 
+def read_networks(env: Mapping[str, str], name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Addresses and networks with commas between, as in 10.0.0.0/8,192.168.7.4."""
+    found = []
+    for part in filter(None, (part.strip() for part in env.get(name, "").split(","))):
+        try:
+            found.append(ip_network(part))
+        except ValueError as error:
+            raise ConfigError(
+                f"{name} is not accepted: {part!r} is no address or network, as in 10.0.0.0/8."
+            ) from error
+    return tuple(found)
+
+
 def kept_secret(home: Path, name: str) -> str:
     """The secret `name` under `home`/secrets (0600), made on first use; two may ask at once."""
     folder = home / "secrets"
@@ -80,6 +96,57 @@ def kept_secret(home: Path, name: str) -> str:
             "Use a folder that this user may write."
         ) from error
     return path.read_text().strip()
+
+
+@dataclass(frozen=True, slots=True)
+class EmailServer:
+    """Where mail is handed in; `repr` shows no password."""
+
+    host: str
+    port: int
+    username: str
+    password: str = field(repr=False)
+    tls: bool
+    start_tls: bool
+    sender: str
+
+
+def read_email(env: Mapping[str, str]) -> EmailServer | None:
+    """COVENANT_EMAIL_URL and COVENANT_EMAIL_FROM; None when no mail is sent.
+
+    smtp:// speaks TLS by STARTTLS, except to this machine; smtps:// from the first byte;
+    smtp+plain:// never.
+    """
+    url, sender = env.get("COVENANT_EMAIL_URL", ""), env.get("COVENANT_EMAIL_FROM", "").strip()
+    if not url:
+        return None
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    schemes = {"smtp", "smtps", "smtp+plain"}
+    if parts.scheme not in schemes or not parts.hostname or port == -1 or parts.path.strip("/"):
+        raise ConfigError(
+            "COVENANT_EMAIL_URL is not accepted: use smtp://user:password@host:587, "
+            "smtps://… for TLS from the first byte, or smtp+plain://host:25 for none."
+        )
+    if not re.fullmatch(r"[^\r\n]*[^@\s<]+@[^@\s>]+>?", sender):
+        raise ConfigError(
+            "COVENANT_EMAIL_FROM is not accepted: name the sender, as in covenant@example.com or "
+            "Covenant <covenant@example.com>."
+        )
+    local = parts.hostname in {"127.0.0.1", "::1", "localhost"}
+    usual = {"smtp": 25 if local else 587, "smtps": 465, "smtp+plain": 25}
+    return EmailServer(
+        host=parts.hostname,
+        port=port or usual[parts.scheme],
+        username=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        tls=parts.scheme == "smtps",
+        start_tls=parts.scheme == "smtp" and not local,
+        sender=sender,
+    )
 
 
 def parse_database_url(url: str) -> dict[str, object]:

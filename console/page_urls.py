@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from django.urls import path
 
-from console.views import accounts, audit, health, jobs, notices, people, settings
+from console.views import (
+    accounts,
+    audit,
+    departures,
+    health,
+    invitations,
+    jobs,
+    notices,
+    people,
+    service_accounts,
+    settings,
+    teams,
+)
 
 urlpatterns = [
     path("healthz", health.alive, name="healthz"),
@@ -33,17 +45,78 @@ urlpatterns = [
     path("settings/people/<slug:username>/roles/", people.roles, name="person-roles"),
     path(
         "settings/people/<slug:username>/deactivate/",
-        people.activate,
-        {"active": False},
+        departures.deactivate,
         name="person-deactivate",
     ),
     path(
         "settings/people/<slug:username>/reactivate/",
-        people.activate,
-        {"active": True},
+        departures.reactivate,
         name="person-reactivate",
     ),
+    path(
+        "settings/people/<slug:username>/tokens/<int:token_id>/revoke/",
+        people.token_revoke,
+        name="person-token-revoke",
+    ),
     path("settings/people/<slug:username>/password/", people.reset, name="person-password"),
+    path("settings/invitations/", invitations.index, name="invitations"),
+    path(
+        "settings/invitations/<uuid:invitation_id>/revoke/",
+        invitations.revoke,
+        name="invitation-revoke",
+    ),
+    path("invitation/", invitations.accept, name="invitation"),
+    path("invitation/<str:secret>/", invitations.enter, name="invitation-enter"),
+    path("settings/teams/", teams.index, name="teams"),
+    path("settings/new-team/", teams.create, name="team-create"),
+    path("settings/teams/<slug:slug>/", teams.detail, name="team-detail"),
+    path("settings/teams/<slug:slug>/change/", teams.change, name="team-change"),
+    path("settings/teams/<slug:slug>/members/", teams.member, name="team-member"),
+    path(
+        "settings/teams/<slug:slug>/members/<slug:username>/remove/",
+        teams.member_remove,
+        name="team-member-remove",
+    ),
+    path("settings/teams/<slug:slug>/delete/", teams.delete, name="team-delete"),
+    path("settings/service-accounts/", service_accounts.index, name="service-accounts"),
+    path("settings/new-service-account/", service_accounts.create, name="service-account-create"),
+    path(
+        "settings/service-accounts/<slug:username>/",
+        service_accounts.detail,
+        name="service-account",
+    ),
+    path(
+        "settings/service-accounts/<slug:username>/change/",
+        service_accounts.change,
+        name="service-account-change",
+    ),
+    path(
+        "settings/service-accounts/<slug:username>/tokens/",
+        service_accounts.token_create,
+        name="service-account-token",
+    ),
+    path(
+        "settings/service-accounts/<slug:username>/workloads/",
+        service_accounts.workload_add,
+        name="workload-add",
+    ),
+    path(
+        "settings/service-accounts/<slug:username>/workloads/<int:workload_id>/remove/",
+        service_accounts.workload_remove,
+        name="workload-remove",
+    ),
+    path(
+        "settings/service-accounts/<slug:username>/disable/",
+        service_accounts.activate,
+        {"active": False},
+        name="service-account-disable",
+    ),
+    path(
+        "settings/service-accounts/<slug:username>/enable/",
+        service_accounts.activate,
+        {"active": True},
+        name="service-account-enable",
+    ),
     path("settings/environments/", people.environments, name="environments"),
     path("settings/system/", people.system, name="system"),
 ]

@@ -10,6 +10,7 @@ from models_registry.views import (
     models,
     optimisations,
     releases,
+    team_models,
     version_create,
     versions,
 )
@@ -46,6 +47,7 @@ urlpatterns = [
     path(f"{RELEASE}approve/", releases.approve, name="release-approve"),
     path(f"{RELEASE}refuse/", releases.refuse, name="release-refuse"),
     path(f"{RELEASE}withdraw/", releases.withdraw, name="release-withdraw"),
+    path("teams/<slug:slug>/models/", team_models.panel, name="team-models"),
     path("environments/panel/", environments.panel, name="environment-panel"),
     path("environments/new/", environments.create, name="environment-create"),
     path("environments/<str:name>/change/", environments.change, name="environment-change"),

@@ -22,7 +22,7 @@ class TokenAuthentication(BaseAuthentication):
         clear = token_of(request.headers.get("Authorization", ""))
         if clear is None:
             return None
-        token = authenticate_token(clear)
+        token = authenticate_token(clear, address=request.META.get("REMOTE_ADDR", ""))
         if token is None:
             raise AuthenticationFailed(
                 "This token is unknown, expired or revoked. Create another under Settings.",

@@ -1,9 +1,9 @@
-"""People: created, given roles, deactivated; the last platform admin stays one."""
+"""People: created, given roles and passwords; the last platform admin stays one."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -13,8 +13,10 @@ from django.db.models import Q
 from console import live
 from console.actors import SYSTEM_USERNAME, Actor, require
 from console.errors import Conflict, FieldError, Invalid, NotFound
-from console.models import Role, User
+from console.models import Role, User, UserKind
+from console.selectors.departures import is_last_admin
 from console.services import audit
+from console.services.duties import keep_seats
 from console.services.sign_ins import check_own_password
 
 
@@ -32,7 +34,7 @@ def create_person(
     Raises Invalid for a name, a role or a password that is not accepted, Conflict (`name_taken`).
     """
     require(actor, "user.manage")
-    _check_roles(roles)
+    check_roles(roles)
     clear = password or secrets.token_urlsafe(12)
     person = User(
         username=username.strip(),
@@ -40,7 +42,7 @@ def create_person(
         email=email.strip(),
         roles=sorted(set(roles)),
     )
-    _check_password(clear, person)
+    check_password(clear, person)
     person.set_password(clear)
     try:
         person.clean_fields(exclude=["password"])
@@ -65,16 +67,21 @@ def create_person(
 
 
 def change_roles(*, username: str, roles: Sequence[str], reason: str = "", actor: Actor) -> User:
-    """Give a person exactly these roles; raises Conflict (`last_admin`), Invalid, NotFound."""
+    """Give a person exactly these roles.
+
+    Raises Conflict (`last_admin`; `seats_depend` when a seat of theirs takes a role that goes),
+    Invalid, NotFound.
+    """
     require(actor, "user.manage")
-    _check_roles(roles)
+    check_roles(roles)
     with transaction.atomic():
-        person = _locked(username)
+        person = lock_person(username)
         before, after = sorted(person.roles), sorted(set(roles))
         if before == after:
             return person
         if person.has_role(Role.PLATFORM_ADMIN) and Role.PLATFORM_ADMIN not in after:
-            _keep_an_admin(person)
+            keep_an_admin(person)
+        keep_seats(person, roles=frozenset(after), team_roles=person.team_roles)
         person.roles = after
         person.save(update_fields=["roles"])
         audit.record(
@@ -89,25 +96,12 @@ def change_roles(*, username: str, roles: Sequence[str], reason: str = "", actor
     return person
 
 
-def deactivate_person(*, username: str, reason: str, actor: Actor) -> User:
-    """Take away all access at once: sessions, tokens, streams; what was signed stays.
-
-    Raises Conflict (`last_admin`) and NotFound; doing it twice changes nothing.
-    """
-    return _set_active(username, active=False, reason=reason, actor=actor)
-
-
-def reactivate_person(*, username: str, reason: str, actor: Actor) -> User:
-    """Let a person sign in again, with the roles they had."""
-    return _set_active(username, active=True, reason=reason, actor=actor)
-
-
 def reset_password(*, username: str, actor: Actor) -> str:
     """Give a person a new password, which ends their sessions; the clear text is given once."""
     require(actor, "user.manage")
     clear = secrets.token_urlsafe(12)
     with transaction.atomic():
-        person = _locked(username)
+        person = lock_person(username)
         person.set_password(clear)
         person.save(update_fields=["password"])
         audit.record(actor=actor, action="user.password_reset", subject=f"user {person.username}")
@@ -117,9 +111,9 @@ def reset_password(*, username: str, actor: Actor) -> str:
 def change_own_password(*, old: str, new: str, actor: Actor) -> User:
     """Change one's own password, which ends one's other sessions; raises Invalid, TooMany."""
     check_own_password(password=old, actor=actor)
-    _check_password(new, actor.user)
+    check_password(new, actor.user)
     with transaction.atomic():
-        person = _locked(actor.user.username)
+        person = lock_person(actor.user.username)
         person.set_password(new)
         person.save(update_fields=["password"])
         audit.record(actor=actor, action="user.password", subject=f"user {person.username}")
@@ -131,46 +125,32 @@ def remember_language(*, language: str, actor: Actor) -> None:
     User.objects.filter(pk=actor.user.pk).update(language=language)
 
 
-def _set_active(username: str, *, active: bool, reason: str, actor: Actor) -> User:
-    require(actor, "user.manage")
-    with transaction.atomic():
-        person = _locked(username)
-        if person.is_active == active:
-            return person
-        if not active and person.has_role(Role.PLATFORM_ADMIN):
-            _keep_an_admin(person)
-        person.is_active = active
-        person.save(update_fields=["is_active"])
-        audit.record(
-            actor=actor,
-            action="user.reactivate" if active else "user.deactivate",
-            subject=f"user {person.username}",
-            before={"active": not active},
-            after={"active": active},
-            reason=reason,
-        )
-    return person
-
-
-def _locked(username: str) -> User:
+def lock_person(username: str, *, before: Callable[[User], None] | None = None) -> User:
     """The person's row, locked together with those of all admins: so two cannot demote each other.
 
-    In the order of their keys, so that nobody waits in a circle.
+    In the order of their keys, so that nobody waits in a circle. `before` locks what has to be
+    locked earlier, once it is known who it is. Raises NotFound, also for a service account.
     """
+    people = User.objects.filter(kind=UserKind.PERSON).exclude(username=SYSTEM_USERNAME)
+    if before is not None and (known := people.filter(username=username).first()) is not None:
+        before(known)
+    # Not against rows that refer to them: an audit entry or a job of theirs may be under way.
     rows = list(
-        User.objects.select_for_update()
+        people.select_for_update(no_key=True)
         .filter(Q(username=username) | Q(roles__contains=[Role.PLATFORM_ADMIN]))
         .order_by("pk")
     )
     person = next((row for row in rows if row.username == username), None)
-    if person is None or username == SYSTEM_USERNAME:
-        raise NotFound(f"There is nobody with the name {username}.")
+    if person is None:
+        raise NotFound(
+            f"There is nobody with the name {username[:64]}.", hint="See Settings → People."
+        )
     return person
 
 
-def _keep_an_admin(person: User) -> None:
-    admins = User.objects.filter(is_active=True, roles__contains=[Role.PLATFORM_ADMIN])
-    if person.is_active and not admins.exclude(pk=person.pk).exists():
+def keep_an_admin(person: User) -> None:
+    """Raise Conflict (`last_admin`) when without this person nobody could manage people."""
+    if is_last_admin(person):
         raise Conflict(
             f"{person.username} is the last platform admin.",
             code="last_admin",
@@ -178,7 +158,8 @@ def _keep_an_admin(person: User) -> None:
         )
 
 
-def _check_roles(roles: Sequence[str]) -> None:
+def check_roles(roles: Sequence[str]) -> None:
+    """Raise Invalid (`unknown_role`) for a role that there is not."""
     unknown = sorted(set(roles) - set(Role.values))
     if unknown:
         raise Invalid(
@@ -189,7 +170,8 @@ def _check_roles(roles: Sequence[str]) -> None:
         )
 
 
-def _check_password(password: str, person: User) -> None:
+def check_password(password: str, person: User) -> None:
+    """Raise Invalid (`weak_password`) with what the password lacks."""
     try:
         validate_password(password, person)
     except ValidationError as error:

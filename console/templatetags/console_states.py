@@ -133,6 +133,17 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "broken": StateLook("bad", "bad", _("Broken")),
         "no_data": StateLook("neutral", "open", _("No traffic yet")),
     },
+    "account": {
+        "active": StateLook("ok", "good", _("Active")),
+        "deactivated": StateLook("neutral", "stopped", _("Deactivated")),
+        "disabled": StateLook("neutral", "stopped", _("Disabled")),
+    },
+    "invitation": {
+        "open": StateLook("info", "waiting", _("Not accepted yet")),
+        "accepted": StateLook("ok", "good", _("Accepted")),
+        "expired": StateLook("neutral", "stopped", _("Expired")),
+        "revoked": StateLook("bad", "stopped", _("Revoked")),
+    },
     "key": {
         "active": StateLook("ok", "good", _("Active")),
         "revoked": StateLook("bad", "stopped", _("Revoked")),

@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.actors import SYSTEM_USERNAME, allowed, require
+from console.actors import allowed, require
 from console.api.authentication import actor_of
 from console.errors import Conflict, Invalid
 from console.forms import PersonForm, RolesForm, person_initial
-from console.models import Role, User
+from console.models import Team, User
+from console.people_forms import PeopleFilterForm
 from console.selectors.paging import page_of
-from console.selectors.people import keys_of, people
-from console.selectors.system import system_checks
-from console.services.people import (
-    change_roles,
-    create_person,
-    deactivate_person,
-    reactivate_person,
-    reset_password,
+from console.selectors.people import (
+    find_person,
+    keys_of,
+    people,
+    people_rows,
+    token_state,
+    tokens_of,
 )
+from console.selectors.system import system_checks
+from console.services.people import change_roles, create_person, reset_password
+from console.services.tokens import revoke_token
+
+TOKENS_SHOWN = 50
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    """Everybody, with their roles."""
-    q, role = request.GET.get("q", "")[:100], request.GET.get("role", "")
-    page = page_of(people(q=q, role=role), cursor=request.GET.get("cursor", ""))
-    labels = dict(Role.choices)
+    """Everybody, with roles, teams, seats and the last sign of life."""
+    form = PeopleFilterForm(request.GET)
+    wanted = form.wanted()
+    actor = actor_of(request)
+    page = page_of(people(**wanted), cursor=request.GET.get("cursor", ""))
     context = {
-        "people": [(one, [labels.get(name, name) for name in one.roles]) for one in page.rows],
-        "roles": Role.choices,
-        "q": q,
-        "role": role,
-        "may_manage": allowed(actor_of(request), "user.manage"),
+        "people": people_rows(page.rows, viewer=actor.user),
+        "form": form,
+        "wanted": wanted,
+        "teams": Team.objects.order_by("name"),
+        "may_manage": allowed(actor, "user.manage"),
         **page.links(request.GET),
     }
     return render(request, "console/settings/people.html", context)
@@ -64,7 +71,7 @@ def create(request: HttpRequest) -> HttpResponse:
 @require_safe
 def detail(request: HttpRequest, username: str) -> HttpResponse:
     """One person: roles, keys, and what an admin may do."""
-    return _detail(request, _person(username))
+    return _detail(request, find_person(username))
 
 
 @require_POST
@@ -79,31 +86,26 @@ def roles(request: HttpRequest, username: str) -> HttpResponse:
         else:
             messages.success(request, _("The roles are changed."))
             return redirect("console:person-detail", username)
-    return _detail(request, _person(username), form, status=422)
+    return _detail(request, find_person(username), form, status=422)
 
 
 @require_POST
-def activate(request: HttpRequest, username: str, active: bool) -> HttpResponse:
-    """Deactivate a person, or let them in again."""
-    change = reactivate_person if active else deactivate_person
+def token_revoke(request: HttpRequest, username: str, token_id: int) -> HttpResponse:
+    """Revoke a token of somebody else at once."""
+    actor = actor_of(request)
+    require(actor, "user.manage")
     reason = request.POST.get("reason", "")[:300]
-    try:
-        change(username=username, reason=reason, actor=actor_of(request))
-    except Conflict as error:
-        messages.error(request, f"{error.message} {error.hint}")
-    else:
-        messages.success(
-            request,
-            _("The person can sign in again.") if active else _("The person is deactivated."),
-        )
-    return redirect("console:person-detail", username)
+    token = revoke_token(token_id=token_id, reason=reason, actor=actor)
+    messages.success(request, _("The token is revoked: calls with it are refused from now on."))
+    page = "console:service-account" if token.user.is_service else "console:person-detail"
+    return redirect(page, username)
 
 
 @require_POST
 def reset(request: HttpRequest, username: str) -> HttpResponse:
     """Give a person a new password, shown this once."""
     clear = reset_password(username=username, actor=actor_of(request))
-    return _show_password(request, _person(username), clear)
+    return _show_password(request, find_person(username), clear)
 
 
 @require_safe
@@ -120,23 +122,22 @@ def system(request: HttpRequest) -> HttpResponse:
     return render(request, "console/settings/system.html")
 
 
-def _person(username: str) -> User:
-    person = User.objects.filter(username=username).exclude(username=SYSTEM_USERNAME).first()
-    if person is None:
-        raise Http404
-    return person
-
-
 def _detail(
     request: HttpRequest, person: User, form: RolesForm | None = None, *, status: int = 200
 ) -> HttpResponse:
-    labels = dict(Role.choices)
+    actor = actor_of(request)
+    may_manage = allowed(actor, "user.manage")
+    now = timezone.now()
     context = {
         "person": person,
-        "roles": [labels.get(name, name) for name in person.roles],
+        "row": people_rows([person], viewer=actor.user)[0],
         "form": form or RolesForm(initial=person_initial(person)),
         "keys": keys_of(person),
-        "may_manage": allowed(actor_of(request), "user.manage"),
+        # What opens doors is shown to those who may close them.
+        "tokens": [(one, token_state(one, now)) for one in tokens_of(person)[:TOKENS_SHOWN]]
+        if may_manage
+        else [],
+        "may_manage": may_manage,
     }
     return render(request, "console/settings/person.html", context, status=status)
 

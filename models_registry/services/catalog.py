@@ -17,11 +17,11 @@ from models_registry.models import (
     ModelVersion,
     RegisteredModel,
     RiskClass,
-    Seat,
     SeatHolder,
     VersionState,
 )
 from models_registry.rules.names import check_alias, check_model_name, check_tags
+from models_registry.services.seats import check_holders, check_owner, take_seat
 
 CHANGEABLE = frozenset({"description", "risk_class", "tags", "owner", "team"})
 MAX_DESCRIPTION = 4000
@@ -46,13 +46,14 @@ def register_model(
     check_model_name(name)
     values = {"description": description, "risk_class": risk_class, "tags": list(tags)}
     _check_values(values)
+    check_owner(owner or actor.user)
     try:
         with transaction.atomic():
             model = RegisteredModel.objects.create(
                 name=name, owner=owner or actor.user, team=team, **values
             )
             for seat, user in (seats or {}).items():
-                _seat(model, seat, user)
+                take_seat(model, seat, user)
             audit.record(
                 actor=actor,
                 action="model.create",
@@ -91,6 +92,8 @@ def change_model(
             errors=tuple(FieldError(f"/{name}", "cannot be changed") for name in unknown),
         )
     _check_values(changes)
+    if "owner" in changes:
+        check_owner(changes["owner"])
     with transaction.atomic():
         model = lock_model(model)
         require_part_in(model, actor)
@@ -100,6 +103,8 @@ def change_model(
         after = _snapshot(model)
         if after == before:
             return model
+        if after["team"] != before["team"]:
+            check_holders(model)
         model.save(update_fields=list(changes))
         audit.record(
             actor=actor,
@@ -125,7 +130,7 @@ def assign_seat(*, model: RegisteredModel, seat: str, user: User, actor: Actor) 
         before = SeatHolder.objects.filter(model=model, seat=seat).select_related("user").first()
         if before is not None and before.user_id == user.pk:
             return before
-        holder = _seat(model, seat, user)
+        holder = take_seat(model, seat, user)
         audit.record(
             actor=actor,
             action="model.assign_seat",
@@ -208,32 +213,6 @@ def subject_of(model: RegisteredModel) -> str:
 def url_of(model: RegisteredModel) -> str:
     """The model's page."""
     return f"/models/{model.name}/"
-
-
-def _seat(model: RegisteredModel, seat: str, user: User) -> SeatHolder:
-    if seat not in Seat.values:
-        raise Invalid(
-            f"There is no seat {seat}.",
-            code="unknown_seat",
-            hint="Seats are " + ", ".join(Seat.values) + ".",
-            errors=(FieldError(f"/seats/{seat}", "is no seat"),),
-        )
-    if not user.is_active or not user.has_role(seat):
-        raise Invalid(
-            f"{user.username} cannot sit in the seat {Seat(seat).label}: it takes that role.",
-            code="role_missing",
-            hint="Choose a person with the role, or have a platform admin give it.",
-            errors=(FieldError(f"/seats/{seat}", "does not have the role"),),
-        )
-    if SeatHolder.objects.filter(model=model, user=user).exclude(seat=seat).exists():
-        raise Conflict(
-            f"{user.username} already sits in another seat of {model.name}.",
-            code="one_seat_per_person",
-            hint="Three different people carry a promise. Choose somebody else.",
-            errors=(FieldError(f"/seats/{seat}", "sits in another seat"),),
-        )
-    holder, _ = SeatHolder.objects.update_or_create(model=model, seat=seat, defaults={"user": user})
-    return holder
 
 
 def _aliased_version(model: RegisteredModel, number: int) -> ModelVersion:

@@ -17,7 +17,7 @@ from django.db import connection
 from django.test import Client
 
 from console import live
-from console.services.people import deactivate_person
+from console.services.departures import deactivate_person
 from console.services.tokens import create_token
 from tests.console.conftest import CHILDREN, OwnRedis, WebProcess, session_cookie
 from tests.factories import People, actor

@@ -232,10 +232,17 @@ def test_a_token_makes_no_token_that_may_do_more(persons: People) -> None:
         create_token(name="x", scopes=["read"], actor=actor(persons.dana, scopes={"read"}))
 
 
-def test_ones_tokens_are_ones_own(persons: People) -> None:
-    token, _ = create_token(name="ci", scopes=["read"], actor=actor(persons.dana))
+def test_ones_tokens_are_ones_own_but_an_admin_may_end_them(persons: People) -> None:
+    token, clear = create_token(name="ci", scopes=["read"], actor=actor(persons.dana))
     with pytest.raises(NotFound):
-        revoke_token(token_id=token.pk, actor=actor(persons.ada))
+        revoke_token(token_id=token.pk, actor=actor(persons.sam))
+    assert authenticate_token(clear, address="203.0.113.7") is not None
+    token.refresh_from_db()
+    assert token.last_used_from == "203.0.113.7"
+    revoke_token(token_id=token.pk, reason="seen in a log", actor=actor(persons.ada))
+    assert authenticate_token(clear) is None
+    entry = AuditEntry.objects.get(action="token.revoke")
+    assert (entry.actor_username, entry.after["owner"]) == ("ada", "dana")
 
 
 def test_the_command_line_signs_in_by_name_and_password_and_is_throttled(
