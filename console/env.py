@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -18,7 +19,7 @@ from console.env_values import ConfigError as ConfigError
 from console.env_values import EmailServer as EmailServer
 from console.env_values import kept_secret as kept_secret
 from console.env_values import parse_database_url as parse_database_url
-from console.env_values import read_bool, read_email, read_files, read_int
+from console.env_values import read_bool, read_email, read_files, read_int, read_networks
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,6 +36,7 @@ VARIABLES = frozenset(
         "COVENANT_HOME",
         "COVENANT_LOAD_TEST_MAX_RATE",
         "COVENANT_PORT_BASE",
+        "COVENANT_PRIVATE_ADDRESSES",
         "COVENANT_SANDBOX_MEMORY",
         "COVENANT_SECRET_KEY",
         "COVENANT_SIGNING_KEY",
@@ -124,6 +126,8 @@ class Config:
     custom_op_libraries: tuple[Path, ...]
     allow_pickled_modules: bool
     signing_key: Path | None
+    audit_retention_months: int
+    private_addresses: tuple[IPv4Network | IPv6Network, ...]
     email: EmailServer | None
 
     @property
@@ -187,6 +191,10 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         custom_op_libraries=read_files(env, "COVENANT_CUSTOM_OP_LIBRARIES"),
         allow_pickled_modules=read_bool(env, "COVENANT_ALLOW_PICKLED_MODULES", False),
         signing_key=next(iter(read_files(env, "COVENANT_SIGNING_KEY")), None),
+        audit_retention_months=read_int(
+            env, "COVENANT_AUDIT_RETENTION_MONTHS", 0, low=0, high=1200
+        ),
+        private_addresses=read_networks(env, "COVENANT_PRIVATE_ADDRESSES"),
         email=read_email(env),
     )
 

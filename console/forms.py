@@ -152,16 +152,6 @@ class JobFilterForm(forms.Form):
             kind.choices = [("", _("Any kind")), *kinds]
 
 
-class AuditFilterForm(forms.Form):
-    """Filters of the audit trail."""
-
-    actor = forms.CharField(required=False, max_length=64)
-    action = forms.CharField(required=False, max_length=64)
-    subject = forms.CharField(required=False, max_length=200)
-    since = forms.DateField(required=False, widget=forms.DateInput(attrs={"type": "date"}))
-    until = forms.DateField(required=False, widget=forms.DateInput(attrs={"type": "date"}))
-
-
 def person_initial(person: User) -> dict[str, Any]:
     """What the form of a person's roles starts with."""
     return {"roles": person.roles}

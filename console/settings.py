@@ -60,6 +60,8 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django_otp.middleware.OTPMiddleware",
+    "console.audit_doors.audit_doors",
+    "console.middleware.StrongSessions",
     "console.middleware.SignInRequired",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -184,6 +186,10 @@ else:
         "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
     }
 UPLOAD_FOLDER = CONFIG.home / "uploads"
+# What of the audit trail the database must not be able to change: checkpoints and archives.
+AUDIT_FOLDER = CONFIG.home / "audit"
+AUDIT_RETENTION_MONTHS = CONFIG.audit_retention_months
+PRIVATE_ADDRESSES = CONFIG.private_addresses
 MAX_UPLOAD_BYTES = 64 * 1024**3
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024**2
 

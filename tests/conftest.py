@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,12 @@ def pytest_xdist_setupnodes() -> None:
 def pytest_runtest_setup() -> None:
     """No test reaches beyond this machine."""
     socket_allow_hosts(["127.0.0.1", "::1", "localhost"], allow_unix_socket=True)
+
+
+@pytest.fixture(autouse=True)
+def audit_folder(settings: Any) -> None:
+    """The files of the audit trail belong to one database, and each test has its own."""
+    settings.AUDIT_FOLDER = settings.CONFIG.home / "audit" / uuid.uuid4().hex
 
 
 @pytest.fixture(scope="session")

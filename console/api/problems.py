@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.http import Http404, HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from console.errors import CovenantError, FieldError, TooMany, Unavailable
+
+R = TypeVar("R", bound=HttpResponseBase)
 
 MEDIA_TYPE = "application/problem+json"
 SIGN_IN = "Sign in, or send “Authorization: Token <token>”; tokens are made under Settings."
@@ -48,7 +51,7 @@ def problem(
 ) -> Response:
     """A problem document as the answer of an API view."""
     body = problem_body(status_code=status_code, code=code, detail=detail, hint=hint, errors=errors)
-    return Response(body, status=status_code, content_type=MEDIA_TYPE)
+    return mark_refusal(Response(body, status=status_code, content_type=MEDIA_TYPE), code, detail)
 
 
 def problem_page(
@@ -61,7 +64,15 @@ def problem_page(
 ) -> JsonResponse:
     """A problem document as the answer of a plain Django view or middleware."""
     body = problem_body(status_code=status_code, code=code, detail=detail, hint=hint, errors=errors)
-    return JsonResponse(body, status=status_code, content_type=MEDIA_TYPE)
+    return mark_refusal(
+        JsonResponse(body, status=status_code, content_type=MEDIA_TYPE), code, detail
+    )
+
+
+def mark_refusal(response: R, code: str, detail: str) -> R:
+    """The answer, with why it refuses, for the audit trail (console.audit_doors)."""
+    response.problem_code, response.problem_detail = code, detail  # type: ignore[attr-defined]
+    return response
 
 
 def problem_of(error: CovenantError) -> JsonResponse:

@@ -178,15 +178,3 @@ class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
             "digest",
             "previous_digest",
         ]
-
-
-class ChainFaultSerializer(serializers.Serializer[Any]):
-    sequence = serializers.IntegerField()
-    detail = serializers.CharField()
-
-
-class ChainSerializer(serializers.Serializer[Any]):
-    ok = serializers.BooleanField()
-    entries = serializers.IntegerField()
-    head_digest = serializers.CharField(allow_blank=True)
-    faults = ChainFaultSerializer(many=True)

@@ -6,7 +6,18 @@ from django.urls import path
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.permissions import AllowAny
 
-from console.api.audit import AuditListView, AuditVerifyView
+from console.api.audit import (
+    AuditCheckpointsView,
+    AuditExportView,
+    AuditListView,
+    AuditVerifyView,
+)
+from console.api.audit_sinks import (
+    SinkListView,
+    SinkSecretView,
+    SinkTestView,
+    SinkView,
+)
 from console.api.events import events
 from console.api.installation_keys import InstallationKeyListView
 from console.api.jobs import JobCancelView, JobListView, JobRetryView, JobView
@@ -36,4 +47,10 @@ urlpatterns = [
     path("tokens/<int:token_id>/revoke/", TokenRevokeView.as_view(), name="token-revoke"),
     path("audit/", AuditListView.as_view(), name="audit-list"),
     path("audit/verify/", AuditVerifyView.as_view(), name="audit-verify"),
+    path("audit/export/", AuditExportView.as_view(), name="audit-export"),
+    path("audit/checkpoints/", AuditCheckpointsView.as_view(), name="audit-checkpoints"),
+    path("audit/sinks/", SinkListView.as_view(), name="audit-sinks"),
+    path("audit/sinks/<slug:sink>/", SinkView.as_view(), name="audit-sink"),
+    path("audit/sinks/<slug:sink>/test/", SinkTestView.as_view(), name="audit-sink-test"),
+    path("audit/sinks/<slug:sink>/secret/", SinkSecretView.as_view(), name="audit-sink-secret"),
 ]

@@ -74,6 +74,8 @@ KINDS: dict[str, JobKind] = {
         ),
         JobKind("rollback", "deployments.tasks.supervise_rollback", "control", 3),
         JobKind("reconcile", "deployments.tasks.reconcile", "", 4),
+        JobKind("audit_verify", "console.tasks.verify_audit", "export", 3),
+        JobKind("audit_retain", "console.tasks.retain_audit", "export", 3),
         JobKind("verify", "deployments.tasks.verify", "", 3),
     )
 }

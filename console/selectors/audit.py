@@ -7,17 +7,25 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
-from console.models import AuditEntry, User
-from console.selectors.visibility import shown_to
+from console.models import AuditCheckpoint, AuditEntry, AuditHead, AuditSink, Job, User
+from console.rules.audit_occurrences import DENIALS
+from console.selectors.visibility import hidden
+
+RECENT_CHECKPOINTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What to list; an empty value filters nothing. `before` and `after` bound the time."""
+    """What to list; an empty value filters nothing. `since` and `until` bound the time.
+
+    `outcome` is empty or `denied`: what was refused, to whomever.
+    """
 
     actor: str = ""
     action: str = ""
     subject: str = ""
+    outcome: str = ""
+    request_id: str = ""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -28,7 +36,32 @@ class AuditFilter:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.actor or self.action or self.subject or self.since or self.until)
+        return not self.words()
+
+    def words(self) -> dict[str, str]:
+        """What is filtered by, as texts by name: for the head of an export."""
+        texts = {
+            "actor": self.actor,
+            "action": self.action,
+            "subject": self.subject,
+            "outcome": self.outcome,
+            "request_id": self.request_id,
+            "from": self.since.isoformat() if self.since else "",
+            "to": self.until.isoformat() if self.until else "",
+        }
+        return {name: text for name, text in texts.items() if text}
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """How the trail stands: its size, the last full check, what was signed, where it goes."""
+
+    entries: int
+    kept_after: int
+    since: datetime | None
+    check: Job | None
+    checkpoints: list[AuditCheckpoint]
+    sinks: list[AuditSink]
 
 
 def audit_entries(wanted: AuditFilter, *, user: User) -> QuerySet[AuditEntry]:
@@ -44,6 +77,10 @@ def audit_entries(wanted: AuditFilter, *, user: User) -> QuerySet[AuditEntry]:
         entries = entries.filter(action__startswith=wanted.action)
     if wanted.subject:
         entries = entries.filter(subject__startswith=wanted.subject)
+    if wanted.outcome == "denied":
+        entries = entries.filter(action__in=DENIALS)
+    if wanted.request_id:
+        entries = entries.filter(request_id=wanted.request_id)
     if wanted.since:
         entries = entries.filter(at__gte=wanted.since)
     if wanted.until:
@@ -51,11 +88,38 @@ def audit_entries(wanted: AuditFilter, *, user: User) -> QuerySet[AuditEntry]:
     return entries
 
 
+def chain_state() -> ChainState:
+    """How the trail stands (five queries, whatever its size)."""
+    head = AuditHead.objects.filter(id=1).first() or AuditHead()
+    oldest = AuditEntry.objects.order_by("sequence").values_list("at", flat=True).first()
+    return ChainState(
+        entries=head.sequence - head.kept_after,
+        kept_after=head.kept_after,
+        since=oldest,
+        check=Job.objects.filter(kind="audit_verify").order_by("-created_at").first(),
+        checkpoints=list(checkpoints()[:RECENT_CHECKPOINTS]),
+        sinks=list(sinks()),
+    )
+
+
+def checkpoints() -> QuerySet[AuditCheckpoint]:
+    """Signed checkpoints, newest first (one query)."""
+    return AuditCheckpoint.objects.order_by("-sequence")
+
+
+def sinks() -> QuerySet[AuditSink]:
+    """Where the trail is forwarded to, by name (one query)."""
+    return AuditSink.objects.order_by("name")
+
+
 def entries_shown_to(user: User) -> QuerySet[AuditEntry]:
-    """What of the trail exists for a person: all of it for who sees all models."""
-    entries = shown_to(AuditEntry.objects.all(), user)
+    """What of the trail exists for a person: all of it for who sees all models.
+
+    What they did, or tried, themselves stays: a refusal that showed only where there is nothing
+    would tell where there is something. The name of a file may say what nobody else should know.
+    """
+    entries = AuditEntry.objects.all()
     if user.sees_all_models:
         return entries
-    # The name of a file may say what nobody else should know; whose it is knows it anyway.
-    others_uploads = Q(subject__startswith="upload ") & ~Q(actor_username=user.username)
-    return entries.exclude(others_uploads)
+    kept_back = hidden(user) | Q(subject__startswith="upload ")
+    return entries.exclude(kept_back & ~Q(actor_username=user.username))

@@ -1,19 +1,17 @@
-"""Writing the audit trail, and checking that nobody rewrote it."""
+"""Writing the audit trail: the one way in which an entry comes to be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connection, transaction
-from django.db.models import Subquery
-from django.db.models.functions import Coalesce
+from django.db import connection
 from django.utils import timezone
 
 from console.actors import Actor
 from console.models import AuditEntry, AuditHead
-from console.rules.audit_chain import ChainFault, EntryContent, Link, entry_digest, find_faults
+from console.rules.audit_chain import EntryContent, Link, entry_digest
+from console.rules.audit_partitions import TABLE, Month
 
 
 def record(
@@ -33,10 +31,10 @@ def record(
     """
     if not connection.in_atomic_block:
         raise RuntimeError("audit.record belongs inside the transaction of what it records")
-    head = _locked_head()
+    sequence, previous, at = _lock_head()
     entry = AuditEntry(
-        sequence=head.sequence + 1,
-        at=timezone.now(),
+        sequence=sequence + 1,
+        at=at,
         actor_username=actor.user.username,
         actor_id_text=str(actor.user.pk),
         action=action,
@@ -47,13 +45,18 @@ def record(
         reason=reason,
         source=actor.source,
         request_id=actor.request_id,
-        previous_digest=head.digest,
+        previous_digest=previous,
     )
-    entry.digest = entry_digest(head.digest, content_of(entry))
+    entry.digest = entry_digest(previous, content_of(entry))
     entry.save(force_insert=True)
-    head.sequence, head.digest = entry.sequence, entry.digest
-    head.save(update_fields=["sequence", "digest"])
+    AuditHead.objects.filter(id=1).update(sequence=entry.sequence, digest=entry.digest)
     return entry
+
+
+def lock_head() -> AuditHead:
+    """The chain's end, locked until the transaction ends: nothing is appended meanwhile."""
+    AuditHead.objects.get_or_create(id=1)
+    return AuditHead.objects.select_for_update().get(id=1)
 
 
 def content_of(entry: AuditEntry) -> EntryContent:
@@ -74,43 +77,41 @@ def content_of(entry: AuditEntry) -> EntryContent:
     )
 
 
-def verify_chain() -> tuple[int, list[ChainFault]]:
-    """Check every entry; gives how many there are and where the chain is broken (at most 20).
+def link_of(entry: AuditEntry) -> Link:
+    """A row as a link of the chain."""
+    return Link(content_of(entry), entry.previous_digest, entry.digest)
 
-    No lock is taken, so writers go on: an append moves head and entries in one transaction, and
-    what is appended meanwhile lies behind the head that is checked here.
-    """
-    with transaction.atomic():
-        head = AuditHead.objects.filter(id=1).first() or AuditHead()
-        faults = list(
-            find_faults(_links(head.sequence), head_sequence=head.sequence, head_digest=head.digest)
+
+def make_partition(month: Month) -> None:
+    """The table for a month's entries, unless it is there; writers are not kept waiting."""
+    end = month.plus(1).start
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"create table if not exists {month.partition} partition of {TABLE} "
+            f"for values from ('{month.start.isoformat()}') to ('{end.isoformat()}')"
         )
-        if extra := _entries_behind_the_head():
-            faults.append(ChainFault(extra, "it was added behind the chain's head"))
-    return head.sequence, faults
 
 
-def _locked_head() -> AuditHead:
-    head = AuditHead.objects.select_for_update().filter(id=1).first()
-    if head is None:
+def _lock_head() -> tuple[int, str, datetime]:
+    """Sequence and digest of the last entry, its row locked, and the time of the next one.
+
+    In one statement with the look for the month's table, since every writer waits here.
+    """
+    asked = Month.of(timezone.now())
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select sequence, digest, to_regclass(%s) is not null from console_audithead "
+            "where id = 1 for update",
+            [asked.partition],
+        )
+        row = cursor.fetchone()
+    if row is None:
         AuditHead.objects.get_or_create(id=1)
-        head = AuditHead.objects.select_for_update().get(id=1)
-    return head
-
-
-def _links(last: int) -> Iterator[Link]:
-    entries = AuditEntry.objects.filter(sequence__lte=last).order_by("sequence")
-    for entry in entries.iterator(chunk_size=2000):
-        yield Link(content_of(entry), entry.previous_digest, entry.digest)
-
-
-def _entries_behind_the_head() -> int:
-    """Sequence of the newest entry when it is behind the head, else 0; seen in one statement."""
-    head = AuditHead.objects.filter(id=1).values("sequence")[:1]
-    newest = (
-        AuditEntry.objects.annotate(head=Coalesce(Subquery(head), 0))
-        .order_by("-sequence")
-        .values_list("sequence", "head")
-        .first()
-    )
-    return newest[0] if newest and newest[0] > newest[1] else 0
+        return _lock_head()
+    sequence, digest, has_partition = row
+    # Taken under the lock, so that times follow the numbers.
+    at = timezone.now()
+    month = Month.of(at)
+    if not has_partition or month != asked:
+        make_partition(month)
+    return sequence, digest, at

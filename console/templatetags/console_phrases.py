@@ -22,7 +22,19 @@ JOB_KINDS: Final = {
     "unload": gettext_lazy("Unload from a node"),
     "rollback": gettext_lazy("Roll back"),
     "reconcile": gettext_lazy("Reconcile a node"),
+    "audit_verify": gettext_lazy("Verify the audit trail"),
+    "audit_retain": gettext_lazy("Put old audit entries into an archive"),
     "verify": gettext_lazy("Verify a node"),
+}
+FAULT_KINDS: Final = {
+    "edited": gettext_lazy("edited"),
+    "deleted": gettext_lazy("removed"),
+    "inserted": gettext_lazy("put in"),
+    "reordered": gettext_lazy("moved"),
+    "cut": gettext_lazy("cut off"),
+    "extended": gettext_lazy("added"),
+    "checkpoint": gettext_lazy("checkpoint"),
+    "rewritten": gettext_lazy("rewritten"),
 }
 OBJECTIVES: Final = {
     "latency": gettext_lazy("Latency"),
@@ -69,6 +81,8 @@ STEPS: Final = (
     _("Trying one request"),
     _("Starting the load generator"),
     _("Writing the report"),
+    _("{x} of {n} entries checked"),
+    _("Archiving {x}"),
     _("Second {x} of {n}: {r} requests/s, p95 {p} ms, {f} failed"),
     _("Second {x} of {n}: {r} requests/s, no answer yet, {f} failed"),
 )
@@ -199,6 +213,11 @@ def phrase(stored: object) -> str:
 def job_kind(kind: str) -> str:
     """What a job of this kind does, in words."""
     return str(JOB_KINDS.get(kind, kind))
+
+
+def fault_kind(kind: str) -> str:
+    """What was done to the audit trail, in a word."""
+    return str(FAULT_KINDS.get(kind, kind))
 
 
 def objective(name: str) -> str:

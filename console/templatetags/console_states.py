@@ -46,6 +46,18 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "withdrawn": StateLook("neutral", "stopped", _("Withdrawn")),
         "expired": StateLook("warn", "warn", _("Expired")),
     },
+    "chain": {
+        "whole": StateLook("ok", "good", _("Whole")),
+        "broken": StateLook("bad", "bad", _("Broken")),
+        "checking": StateLook("info", "active", _("Checking")),
+        "unchecked": StateLook("neutral", "waiting", _("Not checked yet")),
+    },
+    "sink": {
+        "sending": StateLook("ok", "good", _("Up to date")),
+        "catching_up": StateLook("info", "active", _("Catching up")),
+        "failing": StateLook("bad", "bad", _("Failing")),
+        "off": StateLook("neutral", "stopped", _("Off")),
+    },
     "seat": {
         "signed": StateLook("ok", "good", _("Signed")),
         "waiting": StateLook("info", "waiting", _("Not signed yet")),

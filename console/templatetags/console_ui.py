@@ -45,6 +45,7 @@ NAVIGATION: Final = (
 
 register.filter("phrase", phrases.phrase)
 register.filter("job_kind", phrases.job_kind)
+register.filter("fault_kind", phrases.fault_kind)
 register.filter("objective", phrases.objective)
 register.filter("bytes", text.file_size)
 register.filter("duration", text.span)

@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.translation import gettext
 
-from console.api.problems import problem_of, problem_page, retry_after, wants_problem
+from console.api.problems import mark_refusal, problem_of, problem_page, retry_after, wants_problem
 from console.errors import CovenantError, Invalid, NotAllowed, TooLarge, Unavailable
 
 
@@ -106,7 +106,8 @@ def _page(
     if error:
         context |= {"message": error.message, "hint": error.hint, "code": error.code}
     if status < 500:
-        return render(request, template, context, status=status)
+        page = render(request, template, context, status=status)
+        return mark_refusal(page, error.code, error.message) if error else page
     # Without the request itself: session and user may be what is broken.
     context["request"] = {
         "request_id": _reference(request),
