@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db.models import F, Func, Model, QuerySet, TextField, Value
+from django.db.models import F, Func, Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import In
 from django.utils.module_loading import import_string
@@ -28,14 +28,15 @@ def shown_to(rows: QuerySet[T], user: User, *, field: str = "subject") -> QueryS
     """
     if user.sees_all_models:
         return rows
+    return rows.exclude(hidden(user, field=field))
+
+
+def hidden(user: User, *, field: str = "subject") -> Q:
+    """The condition that a row's subject speaks of a model that this person may not see."""
     pattern = Value(MODEL_NAMED, output_field=TextField())
     name = Func(F(field), pattern, function="substring", output_field=TextField())
-    return rows.exclude(
-        In(
-            Coalesce(name, Value(""), output_field=TextField()),
-            _registry("hidden_names")(user).query,
-        )
-    )
+    names = _registry("hidden_names")(user).query
+    return Q(In(Coalesce(name, Value(""), output_field=TextField()), names))
 
 
 def audible_topics(user: User, topics: Collection[str]) -> set[str]:
@@ -51,10 +52,10 @@ def audible_topics(user: User, topics: Collection[str]) -> set[str]:
     named |= _of_jobs(_identified(own, "job"))
     named |= _registry("models_of_releases")(_identified(own, "release"))
     asked = {name for name in named.values() if name}
-    hidden: set[str] = set()
+    unseen: set[str] = set()
     if asked:
-        hidden = set(_registry("hidden_names")(user).filter(name__in=asked))
-    return {topic for topic in own if named[topic] not in hidden} | inbox
+        unseen = set(_registry("hidden_names")(user).filter(name__in=asked))
+    return {topic for topic in own if named[topic] not in unseen} | inbox
 
 
 def _of_jobs(topics: dict[uuid.UUID, str]) -> dict[str, str]:
