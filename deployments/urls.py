@@ -6,6 +6,7 @@ from django.urls import path
 
 from deployments.views import (
     deploying,
+    dossiers,
     endpoints,
     load_tests,
     nodes,
@@ -26,6 +27,8 @@ urlpatterns = [
         name="endpoint-rollback",
     ),
     path("endpoints/<slug:environment>/<str:model>/mode/", endpoints.mode, name="endpoint-mode"),
+    path("models/<str:name>/versions/<int:number>/dossier/", dossiers.detail, name="dossier"),
+    path("models/<str:name>/versions/<int:number>/dossier.pdf", dossiers.pdf, name="dossier-pdf"),
     path("nodes/", nodes.index, name="node-list"),
     path("nodes/<slug:name>/", nodes.detail, name="node-detail"),
     path("nodes/<slug:name>/cordon/", nodes.cordon, name="node-cordon"),

@@ -21,6 +21,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
 from console import env
 from console.stack import envoy, postgres, process, triton, valkey
 
@@ -151,6 +154,7 @@ def _provide_postgres() -> None:
     os.environ.pop("DATABASE_URL", None)
     home = Path(os.environ["COVENANT_HOME"])
     os.environ["COVENANT_SECRET_KEY"] = env.kept_secret(home, "secret_key")
+    os.environ["COVENANT_SIGNING_KEY"] = str(_signing_key(home))
     if given := os.environ.get("TEST_DATABASE_URL"):
         os.environ["DATABASE_URL"] = given
         return
@@ -165,6 +169,18 @@ def _provide_postgres() -> None:
     atexit.register(process.stop, child, command.death_signal, seconds=10)
     wait_until("Postgres", lambda: postgres.is_ready(port), child, log)
     os.environ["DATABASE_URL"] = f"postgresql://covenant:{password}@127.0.0.1:{port}/covenant"
+
+
+def _signing_key(home: Path) -> Path:
+    """The installation's own key, as an installation with a database of its own names it."""
+    path = home / "signing_key.pem"
+    if not path.exists():
+        key = ec.generate_private_key(ec.SECP256R1())
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(pem)
+        draft.replace(path)
+    return path
 
 
 def _provide_valkey(name: str) -> None:

@@ -9,6 +9,7 @@ from deployments.api.deployments import (
     DeploymentView,
     FolderSignatureView,
 )
+from deployments.api.dossiers import DossierView, ReleaseBomView
 from deployments.api.load_tests import LoadTestHtmlView, LoadTestListView, LoadTestView
 from deployments.api.nodes import (
     NodeCordonView,
@@ -38,6 +39,16 @@ urlpatterns = [
         "models/<str:name>/versions/<int:number>/load-tests/",
         LoadTestListView.as_view(),
         name="load-test-list",
+    ),
+    path(
+        "models/<str:name>/versions/<int:number>/dossier.pdf",
+        DossierView.as_view(),
+        name="dossier-pdf",
+    ),
+    path(
+        "models/<str:name>/releases/<uuid:release_id>/bom/",
+        ReleaseBomView.as_view(),
+        name="release-bom",
     ),
     path("load-tests/<uuid:load_test_id>/", LoadTestView.as_view(), name="load-test-detail"),
     path("load-tests/<uuid:load_test_id>.html", LoadTestHtmlView.as_view(), name="load-test-html"),

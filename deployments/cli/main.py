@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,10 +15,12 @@ from console.errors import CovenantError
 from deployments.cli import (
     contracts,
     deploying,
+    dossiers,
     inspecting,
     jobs,
     load_tests,
     models,
+    people,
     nodes,
     reports,
     trials,
@@ -73,18 +76,31 @@ def cli(context: click.Context, url: str, token: str, as_json: bool) -> None:
 @cli.command()
 @click.option("--username", default="")
 @click.option("--password", default="", help="Asked for when left out.")
+@click.option(
+    "--workload-token-file",
+    type=click.Path(path_type=Path),
+    help="Sign in as a service account by the token that your platform gave this job.",
+)
+@click.option("--account", default="", help="The service account, where the token fits several.")
+@click.option("--code", default="", help="Second factor; asked for when it is needed.")
 @click.pass_obj
-def login(session: Session, username: str, password: str) -> None:
+def login(
+    session: Session,
+    username: str,
+    password: str,
+    workload_token_file: Path | None,
+    account: str,
+    code: str,
+) -> None:
     """Sign in and keep a token for later commands (or check the one given by --token)."""
     url = session.url or click.prompt("Address of the console", default="http://127.0.0.1:8700")
     token = session.token
+    if workload_token_file is not None:
+        token = people.exchange(url, workload_token_file, account)
     if not token:
         username = username or click.prompt("Username")
         password = password or click.prompt("Password", hide_input=True)
-        made = Client(Credentials(url, "")).post(
-            "/tokens/", {"username": username, "password": password, "name": "covenant CLI"}
-        )
-        token = made["token"]
+        token = _token_for(url, username, password, code)
     me = Client(Credentials(url, token)).get("/me/")
     path = save_credentials(Credentials(url, token, me["username"]))
     show(
@@ -92,6 +108,22 @@ def login(session: Session, username: str, password: str) -> None:
         as_json=session.as_json,
         words=f"Signed in as {me['username']} ({', '.join(me['roles']) or 'no role'}).",
     )
+
+
+def _token_for(url: str, username: str, password: str, code: str) -> str:
+    """Sign in by password, and by a code where the account asks for one."""
+    name = username or click.prompt("Username")
+    wanted = {"username": name, "name": "covenant CLI"}
+    wanted["password"] = password or click.prompt("Password", hide_input=True)
+    client = Client(Credentials(url, ""))
+    try:
+        made = client.post("/tokens/", {**wanted, **({"code": code} if code else {})})
+    except CliError as refusal:
+        if refusal.code != "second_factor_required" or code or not sys.stdin.isatty():
+            raise
+        code = click.prompt("Code of your authenticator app, or a recovery code")
+        made = client.post("/tokens/", {**wanted, "code": code})
+    return str(made["token"])
 
 
 for command in (
@@ -115,7 +147,11 @@ for command in (
     deploying.status,
     deploying.sla,
     jobs.jobs,
+    people.people,
+    people.teams,
     nodes.nodes,
+    dossiers.dossier,
+    dossiers.bom,
 ):
     cli.add_command(command)
 

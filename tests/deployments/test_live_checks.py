@@ -19,6 +19,7 @@ from deployments.models import Node, NodeState, Placement
 from deployments.selectors.nodes import node_list
 from deployments.services import folder_signatures, live_checks
 from deployments.services.deploys import deploy_release, remove_deployment
+from deployments.services.traffic import set_split
 from models_registry.models import ReleaseApproval
 from tests import factories
 from tests.deployments.conftest import Fleet
@@ -157,6 +158,10 @@ def test_strangers_check_the_deployed_folder_with_the_tool_of_the_standard(
     checked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert checked.returncode != 0
     assert "model.onnx" in checked.stdout + checked.stderr
+    set_split(
+        environment="production", model=live.deployment.release.version.model.name,
+        weights={2: 100}, expected_revision=None, reason="on", actor=live_fleet.sam,
+    )  # fmt: skip
     remove_deployment(
         deployment=live.deployment,
         reason="the next is here",
