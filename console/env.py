@@ -126,6 +126,7 @@ class Config:
     custom_op_libraries: tuple[Path, ...]
     allow_pickled_modules: bool
     signing_key: Path | None
+    email: EmailServer | None
     audit_retention_months: int
     private_addresses: tuple[IPv4Network | IPv6Network, ...]
     email: EmailServer | None
@@ -191,6 +192,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         custom_op_libraries=read_files(env, "COVENANT_CUSTOM_OP_LIBRARIES"),
         allow_pickled_modules=read_bool(env, "COVENANT_ALLOW_PICKLED_MODULES", False),
         signing_key=next(iter(read_files(env, "COVENANT_SIGNING_KEY")), None),
+        email=read_email(env),
         audit_retention_months=read_int(
             env, "COVENANT_AUDIT_RETENTION_MONTHS", 0, low=0, high=1200
         ),

@@ -25,6 +25,8 @@ from console.services.idempotent_requests import forget_old_requests
 from console.services.job_runs import run_job
 from console.services.job_sweep import start_thread
 from console.services.key_warnings import warn_of_expiring_keys
+from console.services.tokens import forget_spent_tokens, warn_of_expiring_tokens
+from console.services.workloads import forget_used_tokens
 
 
 @worker_ready.connect
@@ -76,3 +78,11 @@ def verify_audit(job_id: str) -> None:
 def retain_audit(job_id: str) -> None:
     """Archive and drop the months that are older than what is kept."""
     run_job(job_id, run_retention)
+
+
+@shared_task
+def watch_tokens() -> None:
+    """Tell of tokens that expire soon, and forget what workloads used up."""
+    warn_of_expiring_tokens()
+    forget_spent_tokens()
+    forget_used_tokens()

@@ -125,6 +125,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
             "created_at",
             "expires_at",
             "last_used_at",
+            "last_used_from",
             "revoked_at",
         ]
 

@@ -27,13 +27,18 @@ from console.rules.duties import SEATS_HELD
 
 @dataclass(frozen=True, slots=True)
 class PersonRow:
-    """A person with what a list tells of them; labels are in the reader's language."""
+    """A person with what a list tells of them.
+
+    `roles`, and those in `teams` (short name, name, roles), are in the reader's language; seats are
+    (model's name, seat).
+    """
 
     person: User
     roles: list[str]
     teams: list[tuple[str, str, list[str]]]
     seats: list[tuple[str, str]]
     last_seen: datetime | None
+    team_roles: dict[str, list[str]]
 
 
 def people(*, q: str = "", role: str = "", team: str = "", state: str = "active") -> QuerySet[User]:
@@ -61,11 +66,13 @@ def people_rows(rows: Sequence[User], *, viewer: User) -> list[PersonRow]:
     labels = role_labels()
     ids = [person.pk for person in rows]
     teams: dict[int, list[tuple[str, str, list[str]]]] = {}
+    team_roles: dict[int, dict[str, list[str]]] = {}
     for member in (
         TeamMembership.objects.filter(user__in=ids).select_related("team").order_by("team__name")
     ):
         words = [labels.get(role, role) for role in member.roles]
         teams.setdefault(member.user_id, []).append((member.team.slug, member.team.name, words))
+        team_roles.setdefault(member.user_id, {})[member.team.slug] = sorted(member.roles)
     seats = seats_held(ids, viewer=viewer)
     return [
         PersonRow(
@@ -74,6 +81,7 @@ def people_rows(rows: Sequence[User], *, viewer: User) -> list[PersonRow]:
             teams=teams.get(person.pk, []),
             seats=seats.get(person.pk, []),
             last_seen=getattr(person, "last_seen", None),
+            team_roles=team_roles.get(person.pk, {}),
         )
         for person in rows
     ]
@@ -95,7 +103,7 @@ def persons() -> QuerySet[User]:
 
 
 def seats_held(person_ids: Sequence[int], *, viewer: User) -> dict[int, list[tuple[str, str]]]:
-    """(model's name, seat's label) of each person, as far as the viewer may know (one query)."""
+    """(model's name, seat) of each person, as far as the viewer may know (one query)."""
     held: dict[int, list[tuple[str, str]]] = import_string(SEATS_HELD)(person_ids, viewer=viewer)
     return held
 

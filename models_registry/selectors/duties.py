@@ -27,7 +27,7 @@ def duties_of(person: User, *, now: datetime | None, suggest: bool = True) -> li
 
 
 def seats_held(person_ids: Iterable[int], *, viewer: User) -> dict[int, list[tuple[str, str]]]:
-    """For each person that has any: (model's name, seat's label), by name (one query).
+    """For each person that has any: (model's name, seat), by name (one query).
 
     Of models that exist for the viewer.
     """
@@ -38,7 +38,7 @@ def seats_held(person_ids: Iterable[int], *, viewer: User) -> dict[int, list[tup
         .order_by("model__name", "seat")
     )
     for user_id, name, seat in holders.values_list("user_id", "model__name", "seat"):
-        found.setdefault(user_id, []).append((name, str(Seat(seat).label)))
+        found.setdefault(user_id, []).append((name, seat))
     return found
 
 

@@ -167,7 +167,8 @@ def test_keys_by_the_page_as_the_browsers_script_and_as_a_person_do_it(
     key = SigningKey.objects.get(name="cli")
     assert key.keyid in page
     assert (key.origin, SigningKey.objects.get(name="browser").origin) == ("cli", "browser")
-    assert client.post(f"/settings/keys/{key.keyid}/revoke/", {"reason": "old"}).status_code == 302
+    gone = {"kind": "replaced", "reason": "old"}
+    assert client.post(f"/settings/keys/{key.keyid}/revoke/", gone).status_code == 302
     assert "Revoked" in client.get("/settings/keys/").content.decode()
 
 
