@@ -16,6 +16,7 @@ from console.views import (
     people,
     service_accounts,
     settings,
+    signing_keys,
     teams,
 )
 
@@ -43,9 +44,11 @@ urlpatterns = [
     path("audit/sinks/<slug:sink>/switch/", audit_sinks.switch, name="audit-sink-switch"),
     path("audit/sinks/<slug:sink>/remove/", audit_sinks.remove, name="audit-sink-remove"),
     path("settings/", settings.you, name="settings"),
-    path("settings/keys/", settings.keys, name="keys"),
-    path("settings/keys/enrol/", settings.key_enrol, name="key-enrol"),
-    path("settings/keys/<str:key_id>/revoke/", settings.key_revoke, name="key-revoke"),
+    path("settings/keys/", signing_keys.keys, name="keys"),
+    path("settings/keys/enrol/", signing_keys.key_enrol, name="key-enrol"),
+    path("settings/keys/<slug:key_id>/", signing_keys.key_detail, name="key"),
+    path("settings/keys/<slug:key_id>/effect/", signing_keys.key_effect, name="key-effect"),
+    path("settings/keys/<slug:key_id>/revoke/", signing_keys.key_revoke, name="key-revoke"),
     path("settings/tokens/", settings.tokens, name="tokens"),
     path("settings/tokens/create/", settings.token_create, name="token-create"),
     path("settings/tokens/<int:token_id>/revoke/", settings.token_revoke, name="token-revoke"),

@@ -160,6 +160,11 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "active": StateLook("ok", "good", _("Active")),
         "revoked": StateLook("bad", "stopped", _("Revoked")),
         "expired": StateLook("neutral", "stopped", _("Expired")),
+        "expiring": StateLook("warn", "warn", _("Expires soon")),
+    },
+    "signature": {
+        "stays_valid": StateLook("ok", "good", _("Stays valid")),
+        "no_longer_counts": StateLook("bad", "bad", _("No longer counts")),
     },
 }
 

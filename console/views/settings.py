@@ -1,4 +1,4 @@
-"""Settings of one's own: profile, password, keys, tokens."""
+"""Settings of one's own: profile, password, tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -16,12 +16,11 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.api.authentication import actor_of
-from console.api.problems import problem_of, retry_after, wants_problem
+from console.api.problems import retry_after
 from console.errors import Conflict, CovenantError, Invalid, TooMany
-from console.forms import KeyForm, PasswordForm, ReasonForm, TokenForm
-from console.models import ApiToken, KeyOrigin
-from console.selectors.people import keys_of, tokens_of
-from console.services.keys import enrol_key, revoke_key
+from console.forms import PasswordForm, TokenForm
+from console.models import ApiToken
+from console.selectors.people import tokens_of
 from console.services.people import change_own_password
 from console.services.tokens import create_token, revoke_token
 
@@ -52,59 +51,6 @@ def you(request: HttpRequest) -> HttpResponse:
                 )
                 return redirect("console:settings")
     return _answer(request, "console/settings/you.html", {"form": form}, status)
-
-
-@require_safe
-def keys(request: HttpRequest) -> HttpResponse:
-    """One's signing keys, those that the server knows and those of this browser."""
-    context = {"keys": keys_of(actor_of(request).user), "form": KeyForm()}
-    return render(request, "console/settings/keys.html", context)
-
-
-@sensitive_post_parameters("password")
-@require_http_methods(["GET", "POST"])
-def key_enrol(request: HttpRequest) -> HttpResponse:
-    """Enrol the public half of a key: made by this browser (by script) or pasted as PEM."""
-    form = KeyForm(request.POST or None)
-    status = 200
-    if form.is_bound:
-        status = 422
-        made_here = request.POST.get("origin") == KeyOrigin.BROWSER
-        if form.is_valid():
-            try:
-                key = enrol_key(
-                    name=form.cleaned_data["name"],
-                    public_key=form.cleaned_data["public_key"],
-                    origin=KeyOrigin.BROWSER if made_here else KeyOrigin.CLI,
-                    password=form.cleaned_data["password"],
-                    actor=actor_of(request),
-                )
-            except REFUSED as error:
-                if wants_problem(request):
-                    return problem_of(error)
-                status = _refuse(form, error)
-            else:
-                if wants_problem(request):
-                    return JsonResponse({"id": key.pk, "keyid": key.keyid}, status=201)
-                messages.success(request, _("The key is enrolled: you can sign with it."))
-                return redirect("console:keys")
-        elif wants_problem(request):
-            return problem_of(Invalid("Name, public key and password are all needed."))
-    return _answer(request, "console/settings/key_enrol.html", {"form": form}, status)
-
-
-@require_POST
-def key_revoke(request: HttpRequest, key_id: str) -> HttpResponse:
-    """Revoke a key; it stays in the list, and what it signed stays marked."""
-    form = ReasonForm(request.POST)
-    reason = form.cleaned_data["reason"] if form.is_valid() else ""
-    try:
-        revoke_key(key_id=key_id, reason=reason, actor=actor_of(request))
-    except Invalid as error:
-        messages.error(request, error.message)
-    else:
-        messages.success(request, _("The key is revoked: it signs nothing new."))
-    return redirect("console:keys")
 
 
 @require_safe

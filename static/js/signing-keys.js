@@ -68,9 +68,12 @@ export function toBase64(bytes) {
   return btoa(text);
 }
 
+export async function sha256(bytes) {
+  return new Uint8Array(await subtle().digest("SHA-256", bytes));
+}
+
 export async function sha256Hex(bytes) {
-  const digest = new Uint8Array(await subtle().digest("SHA-256", bytes));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return Array.from(await sha256(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** This user's keys on this device, newest first. */
@@ -110,12 +113,24 @@ export function pae(payloadType, payload) {
   return message;
 }
 
-/** A DSSE envelope over `payload` (Uint8Array); the signature is raw r‖s, as WebCrypto gives it. */
+async function rawSignature(key, message) {
+  // Raw r‖s, as WebCrypto gives it.
+  return toBase64(await subtle().sign(SIGNATURE, key.privateKey, message));
+}
+
+/** A DSSE envelope over `payload` (Uint8Array) by a key of this browser. */
 export async function signDsse(key, payload, payloadType) {
-  const signature = await subtle().sign(SIGNATURE, key.privateKey, pae(payloadType, payload));
-  return {
-    payload: toBase64(payload),
-    payloadType,
-    signatures: [{ keyid: key.keyid, sig: toBase64(signature) }],
-  };
+  const sig = await rawSignature(key, pae(payloadType, payload));
+  return { payload: toBase64(payload), payloadType, signatures: [{ keyid: key.keyid, sig }] };
+}
+
+const ROTATION = "application/vnd.covenant.key-rotation+json";
+
+/** What says that `next` takes the place of `old`, signed by both; both are records of this browser. */
+export async function signRotation(owner, old, next) {
+  // Canonical (RFC 8785): members in order, no space.
+  const document = { apiVersion: "covenant/v1", kind: "KeyRotation", new: next.keyid, old: old.keyid, owner };
+  const payload = new TextEncoder().encode(JSON.stringify(document));
+  const envelopes = [await signDsse(old, payload, ROTATION), await signDsse(next, payload, ROTATION)];
+  return { ...envelopes[0], signatures: envelopes.flatMap((envelope) => envelope.signatures) };
 }

@@ -1,118 +1,105 @@
-/* Signing in the browser: create a key, sign what a page shows, list this device's keys.
-
-   <form data-signing-create data-signing-user="dana" action="/keys/" method="post" data-signing-next="/…">
-     csrf token, <input name="name">, <input type="password" name="password">,
-     <input type="hidden" name="public_key">, <input type="hidden" name="key_id">,
-     <p data-signing-message role="status"></p> <button>…</button>
-   The key is made here; its public half, the name and the password go to the form's action. A
-   refusal (problem+json) is shown and the new key forgotten.
+/* Signing what a page shows, with a key of this browser or a passkey.
 
    <form data-signing-sign data-signing-user="dana" data-signing-payload-url="/…/payload/"
          data-signing-payload-type="application/vnd.covenant.contract+json" data-signing-digest="HEX"
-         data-signing-enrolled="KEYID KEYID" data-signing-revoked="KEYID" action="/…/sign/" method="post">
+         data-signing-enrolled="KEYID KEYID" data-signing-revoked="KEYID" data-signing-expired="KEYID"
+         data-signing-in-browsers="KEYID" data-signing-passkeys="[{keyid, name, credential, rpId}]"
+         action="/…/sign/" method="post">
      csrf token, <input type="hidden" name="envelope">, <code data-signing-keyid></code>,
-     <p data-signing-message role="status"></p> <button>…</button>
+     <fieldset data-signing-choices hidden><template>radio</template></fieldset>,
+     <p data-signing-message role="status"></p> <a data-signing-when="STATE STATE" hidden>…</a> <button>…</button>
    The bytes are fetched, must have the digest that the page shows, are signed, and the form is sent
    with the envelope in it. `data-signing-state` on the form says where it stands.
 
-   <ul data-signing-keys data-signing-user="dana"><template><li><b data-signing-slot="name"></b>
-     <code data-signing-slot="keyid"></code> <button type="button" data-signing-forget>…</button></li></template></ul>
-
-   Sentences come from data-message-STATE of the form, so that they can be translated. States:
-   no-crypto no-storage no-key not-enrolled revoked ready working fetch-failed digest-mismatch failed created. */
+   Sentences come from data-message-STATE of the form. States: no-crypto no-storage no-key not-enrolled
+   revoked expired elsewhere ready working no-passkeys wrong-host cancelled fetch-failed digest-mismatch
+   failed. Keys are made by signing-enrol.js. */
 
 import { bind } from "./bind.js";
-import { csrfToken, parseProblem } from "./http.js";
-import { CannotSign, createKey, forgetKey, listKeys, sha256Hex, signDsse } from "./signing-keys.js";
+import "./signing-enrol.js";
+import { CannotSign, listKeys, sha256Hex, signDsse } from "./signing-keys.js";
+import { signByPasskey } from "./signing-passkeys.js";
+import { reasonOf, say, setBusy } from "./signing-states.js";
+import { supported } from "./webauthn.js";
 
 export { signDsse } from "./signing-keys.js";
-
-const BAD_STATES = new Set(["no-crypto", "no-storage", "revoked", "fetch-failed", "digest-mismatch", "failed"]);
-
-function say(form, state, text) {
-  form.dataset.signingState = state;
-  const place = form.querySelector("[data-signing-message]");
-  if (!place) return;
-  place.textContent = text ?? form.getAttribute(`data-message-${state}`) ?? "";
-  place.dataset.tone = BAD_STATES.has(state) ? "bad" : "plain";
-}
-
-function setBusy(form, busy) {
-  if (busy) form.setAttribute("aria-busy", "true");
-  else form.removeAttribute("aria-busy");
-  for (const button of form.querySelectorAll("[type=submit], button:not([type])")) button.disabled = busy;
-}
-
-function reasonOf(error) {
-  return error instanceof CannotSign ? error.reason : "failed";
-}
 
 function words(form, name) {
   return (form.dataset[name] ?? "").split(/\s+/).filter(Boolean);
 }
 
-/* ---- a new key ---- */
-
-async function enrol(form) {
-  setBusy(form, true);
-  say(form, "working");
-  let key;
-  try {
-    key = await createKey(form.dataset.signingUser, form.elements.name?.value.trim() ?? "");
-    form.elements.public_key.value = key.publicKey;
-    if (form.elements.key_id) form.elements.key_id.value = key.keyid;
-    const response = await fetch(form.action, {
-      method: "POST",
-      headers: { Accept: "application/problem+json, application/json", "X-CSRFToken": csrfToken() },
-      body: new URLSearchParams(new FormData(form)),
-    });
-    if (response.ok) {
-      say(form, "created");
-      form.dispatchEvent(new CustomEvent("signing:created", { bubbles: true, detail: { keyid: key.keyid } }));
-      location.assign(form.dataset.signingNext || (response.redirected ? response.url : location.href));
-      return;
-    }
-    const problem = parseProblem(await response.text());
-    if (response.status < 500) await forgetKey(key.keyid);
-    say(form, "failed", problem ? [problem.detail ?? problem.title, problem.hint].filter(Boolean).join(" ") : undefined);
-  } catch (error) {
-    // Without an answer the key may have been enrolled: it is kept.
-    say(form, reasonOf(error));
-  }
-  if (form.elements.password) form.elements.password.value = "";
-  setBusy(form, false);
+function passkeysOf(form) {
+  if (!form.dataset.signingPasskeys || !supported()) return [];
+  return JSON.parse(form.dataset.signingPasskeys)
+    .filter(({ rpId }) => location.hostname === rpId || location.hostname.endsWith(`.${rpId}`))
+    .map((passkey) => ({ ...passkey, sign: (...what) => signByPasskey(passkey, ...what) }));
 }
 
-bind("[data-signing-create]", (form) => {
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    if (!form.hasAttribute("aria-busy")) enrol(form);
-  });
-});
+/** Every key to sign with, this browser's first, or the state that says why there is none. */
+async function findKeys(form) {
+  const passkeys = passkeysOf(form);
+  const [enrolled, revoked, expired] = ["Enrolled", "Revoked", "Expired"].map((name) => words(form, `signing${name}`));
+  let held = [];
+  try {
+    held = await listKeys(form.dataset.signingUser);
+  } catch (error) {
+    // A private window keeps no keys, but a passkey is not kept here.
+    if (!passkeys.length) throw error;
+  }
+  const ended = new Set([...revoked, ...expired]);
+  const own = held
+    .filter(({ keyid }) => enrolled.includes(keyid) && !ended.has(keyid))
+    .map((key) => ({ ...key, sign: (...what) => signDsse(key, ...what) }));
+  const usable = [...own, ...passkeys];
+  if (usable.length) return { keys: usable, state: "ready" };
+  const has = (ids) => held.some(({ keyid }) => ids.includes(keyid));
+  if (has(revoked)) return { keys: [], state: "revoked" };
+  if (has(expired)) return { keys: [], state: "expired" };
+  if (words(form, "signingInBrowsers").length) return { keys: [], state: "elsewhere" };
+  return { keys: [], state: held.length ? "not-enrolled" : "no-key" };
+}
 
-/* ---- a signature ---- */
+function chosen(form, keys) {
+  const keyid = form.querySelector("[data-signing-choices] input:checked")?.value;
+  return keys.find((key) => key.keyid === keyid) ?? keys[0];
+}
 
-/** The key to sign with, or the state that says why there is none. */
-async function findKey(form) {
-  const keys = await listKeys(form.dataset.signingUser);
-  const enrolled = words(form, "signingEnrolled");
-  const revoked = words(form, "signingRevoked");
-  const usable = keys.find((key) => enrolled.includes(key.keyid) && !revoked.includes(key.keyid));
-  if (usable) return { key: usable, state: "ready" };
-  if (keys.some((key) => revoked.includes(key.keyid))) return { state: "revoked" };
-  return { state: keys.length ? "not-enrolled" : "no-key" };
+function offer(form, keys) {
+  const box = form.querySelector("[data-signing-choices]");
+  if (box) {
+    const before = box.querySelector("input:checked")?.value;
+    for (const old of box.querySelectorAll("[data-signing-choice]")) old.remove();
+    const template = box.querySelector("template");
+    for (const key of keys) {
+      const choice = template.content.firstElementChild.cloneNode(true);
+      choice.dataset.signingChoice = "";
+      const input = choice.querySelector("input");
+      input.value = key.keyid;
+      input.checked = before ? key.keyid === before : key === keys[0];
+      choice.querySelector("[data-signing-slot=name]").textContent = key.name;
+      choice.querySelector(`[data-signing-slot=${key.credential ? "browser" : "passkey"}]`)?.remove();
+      input.addEventListener("change", () => showKey(form, keys));
+      box.append(choice);
+    }
+    box.hidden = keys.length < 2;
+  }
+  showKey(form, keys);
+}
+
+function showKey(form, keys) {
+  const place = form.querySelector("[data-signing-keyid]");
+  if (place) place.textContent = chosen(form, keys)?.keyid ?? "";
 }
 
 async function prepare(form) {
   setBusy(form, true);
   try {
     if (!globalThis.crypto?.subtle) throw new CannotSign("no-crypto");
-    const { key, state } = await findKey(form);
-    const place = form.querySelector("[data-signing-keyid]");
-    if (place) place.textContent = key?.keyid ?? "";
+    const { keys, state } = await findKeys(form);
+    offer(form, keys);
     say(form, state);
     setBusy(form, false);
-    for (const button of form.querySelectorAll("[type=submit], button:not([type])")) button.disabled = !key;
+    for (const button of form.querySelectorAll("[type=submit], button:not([type])")) button.disabled = !keys.length;
   } catch (error) {
     say(form, reasonOf(error));
     form.removeAttribute("aria-busy");
@@ -133,14 +120,14 @@ async function sign(form, submitter) {
   say(form, "working");
   let state;
   try {
-    const found = await findKey(form);
+    const found = await findKeys(form);
     state = found.state;
-    if (found.key) {
+    if (found.keys.length) {
       const payload = await fetchPayload(form);
       if (payload === null) state = "fetch-failed";
       else if ((await sha256Hex(payload)) !== form.dataset.signingDigest) state = "digest-mismatch";
       else {
-        const envelope = await signDsse(found.key, payload, form.dataset.signingPayloadType);
+        const envelope = await chosen(form, found.keys).sign(payload, form.dataset.signingPayloadType);
         form.elements.envelope.value = JSON.stringify(envelope);
         setBusy(form, false);
         // Submitted anew, so that other behaviours of the form (one submit at a time, htmx) take part.
@@ -177,32 +164,4 @@ addEventListener("pageshow", (event) => {
     form.elements.envelope.value = "";
     prepare(form);
   }
-});
-
-/* ---- this device's keys ---- */
-
-async function showKeys(list) {
-  const template = list.querySelector("template");
-  for (const old of list.querySelectorAll("[data-signing-key]")) old.remove();
-  let keys = [];
-  try {
-    keys = await listKeys(list.dataset.signingUser);
-    list.dataset.signingState = keys.length ? "listed" : "no-key";
-  } catch (error) {
-    list.dataset.signingState = reasonOf(error);
-  }
-  for (const key of keys) {
-    const item = template.content.firstElementChild.cloneNode(true);
-    item.dataset.signingKey = key.keyid;
-    for (const slot of item.querySelectorAll("[data-signing-slot]")) slot.textContent = key[slot.dataset.signingSlot];
-    item.querySelector("[data-signing-forget]")?.addEventListener("click", async () => {
-      await forgetKey(key.keyid);
-      await showKeys(list);
-    });
-    list.append(item);
-  }
-}
-
-bind("[data-signing-keys]", (list) => {
-  showKeys(list);
 });
