@@ -14,9 +14,16 @@ from django.utils.translation import gettext_lazy as _
 
 from console.errors import CovenantError
 from console.forms import ServiceForm
-from console.models import Role, Team, User
+from console.models import Team, User
 from models_registry.exporting.protocol import DEFAULT_OPSET
-from models_registry.models import ModelClass, RiskClass, Seat, VersionState
+from models_registry.models import (
+    ModelClass,
+    ReleaseState,
+    RiskClass,
+    Seat,
+    VersionState,
+    Visibility,
+)
 from models_registry.rules import opsets
 from models_registry.services.version_requests import default_target
 
@@ -88,6 +95,23 @@ class ModelFilterForm(forms.Form):
     mine = forms.BooleanField(required=False)
 
 
+class ReleaseFilterForm(forms.Form):
+    """Filters of the release list; whatever is not understood filters nothing."""
+
+    state = forms.ChoiceField(required=False, choices=[("", _("Any state")), *ReleaseState.choices])
+    environment = forms.CharField(required=False, max_length=40)
+    broken_glass = forms.ChoiceField(
+        required=False,
+        choices=[
+            ("", _("By policy or against it")),
+            ("yes", _("Against the policy")),
+            ("open", _("Against it, not reviewed")),
+            ("no", _("By policy")),
+        ],
+    )
+    model_name = forms.CharField(required=False, max_length=63)
+
+
 class TagsField(forms.CharField):
     """Tags as people type them: separated by commas."""
 
@@ -124,6 +148,12 @@ class ModelChangeForm(RegistryForm):
         to_field_name="slug",
         help_text=_("Its members may work on the model as its owner does."),
     )
+    visibility = forms.ChoiceField(
+        label=_("Who may see it"),
+        choices=Visibility.choices,
+        initial=Visibility.EVERYBODY,
+        help_text=_("For everybody else it does not exist, nor does anything that hangs on it."),
+    )
 
 
 class ModelForm(ModelChangeForm):
@@ -137,7 +167,7 @@ class ModelForm(ModelChangeForm):
             attrs={"autocapitalize": "none", "spellcheck": "false", "autofocus": True}
         ),
     )
-    field_order = ("name", "description", "risk_class", "tags", "team")
+    field_order = ("name", "description", "risk_class", "tags", "team", "visibility")
 
 
 class SeatForm(RegistryForm):
@@ -297,71 +327,3 @@ class VersionForm(RegistryForm):
     def tuning_fields(self) -> Iterable[forms.BoundField]:
         """The fields of the section that most people leave alone."""
         return [self[name] for name in TUNING]
-
-
-class ContractForm(RegistryForm):
-    document = forms.CharField(
-        label=_("Document (YAML or JSON)"),
-        max_length=400_000,
-        strip=False,
-        widget=forms.Textarea(
-            attrs={"rows": 30, "spellcheck": "false", "wrap": "off", "class": "mono editor"}
-        ),
-    )
-    note = forms.CharField(
-        label=_("Note to the signers"),
-        max_length=2000,
-        required=False,
-        help_text=_("Why it is proposed. Not part of what is signed."),
-        widget=forms.Textarea(attrs={"rows": 2}),
-    )
-
-
-class EnvironmentForm(RegistryForm):
-    """An environment's policy."""
-
-    description = forms.CharField(label=_("Description"), max_length=200, required=False)
-    requires_contract = forms.BooleanField(label=_("A contract must be in force"), required=False)
-    approver_roles = forms.MultipleChoiceField(
-        label=_("One approval by a holder of each of these roles"),
-        choices=[choice for choice in Role.choices if choice[0] != Role.VIEWER],
-        required=False,
-        widget=forms.CheckboxSelectMultiple,
-    )
-    author_may_approve = forms.BooleanField(
-        label=_("The person who asks for a release may give one of the approvals"), required=False
-    )
-    production = forms.BooleanField(
-        label=_("Customers rely on it: load-testing it takes a permission of its own"),
-        required=False,
-    )
-    requires_load_test = forms.BooleanField(
-        label=_("The version must have passed a load test in another environment"), required=False
-    )
-    load_test_p95_ms = forms.FloatField(
-        label=_("Load test: P95 at most, ms"), initial=50, min_value=0.001, required=False
-    )
-    load_test_success = forms.FloatField(
-        label=_("Load test: requests that succeed, %"),
-        initial=100,
-        min_value=0.001,
-        max_value=100,
-        required=False,
-    )
-
-
-class NewEnvironmentForm(EnvironmentForm):
-    name = forms.CharField(
-        label=_("Name"), max_length=40, help_text=_("Lower case, as in staging.")
-    )
-    field_order = (
-        "name",
-        "description",
-        "requires_contract",
-        "approver_roles",
-        "author_may_approve",
-        "production",
-        "requires_load_test",
-        "load_test_p95_ms",
-        "load_test_success",
-    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.urls import path
 
 from models_registry.views import (
+    contract_comments,
+    contract_drafts,
     contracts,
     environments,
     models,
@@ -18,6 +20,7 @@ from models_registry.views import (
 MODEL = "models/<str:name>/"
 VERSION = f"{MODEL}versions/<int:number>/"
 CONTRACT = f"{MODEL}contracts/<int:revision>/"
+DRAFT = f"{MODEL}contracts/drafts/<int:draft_id>/"
 RELEASE = "releases/<uuid:release_id>/"
 
 urlpatterns = [
@@ -38,12 +41,30 @@ urlpatterns = [
     path(f"{VERSION}variants/", optimisations.variants, name="version-variants"),
     path(f"{VERSION}archive/", versions.archive, name="version-archive"),
     path(f"{VERSION}release/", releases.ask, name="release-request"),
-    path(f"{MODEL}contracts/new/", contracts.propose, name="contract-propose"),
-    path(f"{MODEL}contracts/new/preview/", contracts.preview, name="contract-preview"),
+    path(f"{MODEL}contracts/", contracts.index, name="contract-list"),
+    path(f"{MODEL}contracts/compare/", contracts.compare, name="contract-compare"),
+    path(f"{MODEL}contracts/new/", contract_drafts.start, name="contract-propose"),
+    path(DRAFT, contract_drafts.editor, name="contract-draft"),
+    path(f"{DRAFT}check/", contract_drafts.check, name="contract-draft-check"),
+    path(f"{DRAFT}discard/", contract_drafts.discard, name="contract-draft-discard"),
+    path(f"{CONTRACT}comments/", contract_comments.add, name="contract-comment"),
+    path(
+        f"{CONTRACT}comments/<int:comment_id>/resolve/",
+        contract_comments.resolve,
+        name="contract-comment-resolve",
+    ),
+    path(
+        f"{CONTRACT}comments/<int:comment_id>/reopen/",
+        contract_comments.reopen,
+        name="contract-comment-reopen",
+    ),
     path(CONTRACT, contracts.detail, name="contract-detail"),
     path(f"{CONTRACT}sign/", contracts.sign, name="contract-sign"),
     path(f"{CONTRACT}withdraw/", contracts.withdraw, name="contract-withdraw"),
+    path("releases/", releases.index, name="release-list"),
     path(RELEASE, releases.detail, name="release-detail"),
+    path(f"{RELEASE}break-glass/", releases.break_glass, name="release-break-glass"),
+    path(f"{RELEASE}review/", releases.review, name="release-review"),
     path(f"{RELEASE}approve/", releases.approve, name="release-approve"),
     path(f"{RELEASE}refuse/", releases.refuse, name="release-refuse"),
     path(f"{RELEASE}withdraw/", releases.withdraw, name="release-withdraw"),
@@ -51,4 +72,11 @@ urlpatterns = [
     path("environments/panel/", environments.panel, name="environment-panel"),
     path("environments/new/", environments.create, name="environment-create"),
     path("environments/<str:name>/change/", environments.change, name="environment-change"),
+    path("environments/<str:name>/preview/", environments.preview, name="environment-preview"),
+    path("environments/<str:name>/freeze/", environments.freeze, name="environment-freeze"),
+    path(
+        "environments/<str:name>/freezes/<int:freeze_id>/lift/",
+        environments.lift,
+        name="environment-freeze-lift",
+    ),
 ]

@@ -39,12 +39,14 @@ from models_registry.models import (
     VersionState,
 )
 from models_registry.rules import (
+    approval_documents,
     contract_document,
     load_measurements,
     load_tests,
     release_payload,
     tuning,
 )
+from models_registry.rules.approval_rules import role_rule
 from models_registry.services import artifacts
 from tests.models_registry import signing
 
@@ -331,9 +333,14 @@ def make_environment(name: str = "production") -> Environment:
     strict = name == "production"
     environment, _ = Environment.objects.get_or_create(
         name=name,
-        defaults={"requires_contract": strict, "approver_roles": ["sre"] if strict else []},
+        defaults={"requires_contract": strict, "approval_rules": approval_rules("sre" * strict)},
     )
     return environment
+
+
+def approval_rules(*roles: str) -> list[dict[str, Any]]:
+    """One approval by a holder of each role, or of the seat of that name, not by an author."""
+    return approval_documents.write_rules(role_rule(role) for role in roles if role)
 
 
 def make_release(
@@ -382,7 +389,8 @@ def make_release(
         payload=payload,
         digest=digest(payload),
         digests=digests.named(),
-        required_roles=list(environment.approver_roles),
+        required_rules=environment.approval_rules,
+        required_roles=environment.approver_roles,
         requested_by=people().dana,
         requested_at=now,
         decided_at=now if state == ReleaseState.APPROVED else None,
@@ -393,6 +401,7 @@ def make_release(
             ReleaseApproval.objects.create(
                 release=release,
                 role=role,
+                roles=approver.roles,
                 person=approver,
                 key=signing.enrol(approver),
                 approved=True,

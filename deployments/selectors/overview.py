@@ -9,6 +9,7 @@ from django.db.models import Exists, OuterRef
 from django.urls import reverse
 
 from console.models import Job, JobState, Notice, User
+from console.rules.permissions import OPERATORS
 from console.selectors.notices import open_notices
 from console.selectors.visibility import shown_to
 from deployments.models import Endpoint
@@ -16,7 +17,13 @@ from deployments.rules.slo import Promise
 from deployments.selectors.endpoint_types import EndpointRow
 from deployments.selectors.endpoints import rows_of
 from deployments.selectors.nodes import NodeRow, nodes_in_trouble
-from models_registry.selectors.releases import contracts_to_sign, releases_to_approve
+from models_registry.selectors.releases import (
+    EnvironmentFreeze,
+    contracts_to_sign,
+    freezes_near,
+    releases_to_approve,
+    reviews_due,
+)
 
 FAILED_WITHIN = timedelta(days=7)
 MOST_ITEMS = 20
@@ -26,7 +33,7 @@ _ORDER = [Promise.BROKEN, Promise.AT_RISK, Promise.NO_DATA, Promise.KEPT]
 
 @dataclass(frozen=True, slots=True)
 class InboxItem:
-    """Something that waits for the person; `kind` is contract, release or job."""
+    """Something that waits for the person; `kind` is contract, release, review or job."""
 
     kind: str
     title: str
@@ -43,11 +50,12 @@ class Overview:
     endpoints: list[EndpointRow]
     nodes: list[NodeRow]
     running: list[Job]
+    freezes: list[EnvironmentFreeze]
 
 
 def overview(user: User, now: datetime) -> Overview:
     """The person's inbox, newest first, endpoints worst first, nodes in trouble, running jobs."""
-    items = [*_contracts(user), *_releases(user), *_failed_jobs(user, now)]
+    items = [*_contracts(user), *_releases(user, now), *_reviews(user), *_failed_jobs(user, now)]
     endpoints = list(
         Endpoint.objects.visible_to(user)
         .select_related("model", "environment", "current__author")
@@ -66,6 +74,7 @@ def overview(user: User, now: datetime) -> Overview:
             .select_related("requested_by")
             .order_by("-created_at")[:10]
         ),
+        freezes=freezes_near(now),
     )
 
 
@@ -85,7 +94,7 @@ def _contracts(user: User) -> list[InboxItem]:
     ]
 
 
-def _releases(user: User) -> list[InboxItem]:
+def _releases(user: User, now: datetime) -> list[InboxItem]:
     return [
         InboxItem(
             kind="release",
@@ -95,7 +104,24 @@ def _releases(user: User) -> list[InboxItem]:
             icon="check",
             at=release.requested_at,
         )
-        for release in releases_to_approve(user)[:MOST_ITEMS]
+        for release in releases_to_approve(user, now)[:MOST_ITEMS]
+    ]
+
+
+def _reviews(user: User) -> list[InboxItem]:
+    """Releases against the policy that an operator has to look into."""
+    if not user.roles_anywhere & OPERATORS:
+        return []
+    return [
+        InboxItem(
+            kind="review",
+            title=f"{broken.release.version} → {broken.release.environment.name}",
+            detail=broken.person.username,
+            url=reverse("models_registry:release-detail", args=[broken.release_id]),
+            icon="state-warn",
+            at=broken.at,
+        )
+        for broken in reviews_due(user)[:MOST_ITEMS]
     ]
 
 

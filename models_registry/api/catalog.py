@@ -1,4 +1,4 @@
-"""`/api/v1/models/` and `/api/v1/environments/`"""
+"""`/api/v1/models/`"""
 
 from __future__ import annotations
 
@@ -16,22 +16,18 @@ from console.actors import Actor
 from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from models_registry.api.requests import (
-    ChangeEnvironmentSerializer,
     ChangeModelSerializer,
     CreateModelSerializer,
-    SetEnvironmentSerializer,
 )
-from models_registry.api.serializers import EnvironmentSerializer, ModelSerializer
-from models_registry.models import Environment, RegisteredModel
+from models_registry.api.serializers import ModelSerializer
+from models_registry.models import RegisteredModel
 from models_registry.selectors.catalog import find_model, find_person, find_team, model_list
-from models_registry.selectors.releases import environment_list, find_environment
 from models_registry.services.catalog import (
     assign_seat,
     change_model,
     register_model,
     set_alias,
 )
-from models_registry.services.environments import set_environment
 
 FILTERS = ("q", "state", "owner", "tag", "risk_class")
 
@@ -92,51 +88,6 @@ class ModelView(APIView):
         with transaction.atomic():
             _change(model, wanted, actor_of(request))
         return Response(ModelSerializer(find_model(name, user=user_of(request))).data)
-
-
-class EnvironmentListView(ListAPIView[Environment]):
-    serializer_class = EnvironmentSerializer
-    required_actions: ClassVar[dict[str, str]] = {"POST": "environment.change"}
-    pagination_ordering: ClassVar[tuple[str, ...]] = ("name",)
-    queryset = Environment.objects.none()
-
-    @extend_schema(summary="List environments and their policies")
-    def get(self, request: Request) -> Response:
-        page = self.paginate_queryset(environment_list())
-        return self.get_paginated_response(EnvironmentSerializer(page, many=True).data)
-
-    @extend_schema(
-        summary="Make an environment, or change what is given of one",
-        request=SetEnvironmentSerializer,
-        responses={201: EnvironmentSerializer},
-    )
-    @idempotent
-    def post(self, request: Request) -> Response:
-        body = SetEnvironmentSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        environment = set_environment(**body.validated_data, actor=actor_of(request))
-        return Response(EnvironmentSerializer(environment).data, status.HTTP_201_CREATED)
-
-
-class EnvironmentView(APIView):
-    required_actions: ClassVar[dict[str, str]] = {"PATCH": "environment.change"}
-
-    @extend_schema(summary="Show an environment", responses=EnvironmentSerializer)
-    def get(self, request: Request, name: str) -> Response:
-        return Response(EnvironmentSerializer(find_environment(name)).data)
-
-    @extend_schema(
-        summary="Change an environment's policy",
-        request=ChangeEnvironmentSerializer,
-        responses=EnvironmentSerializer,
-    )
-    def patch(self, request: Request, name: str) -> Response:
-        body = ChangeEnvironmentSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        environment = set_environment(
-            name=find_environment(name).name, **body.validated_data, actor=actor_of(request)
-        )
-        return Response(EnvironmentSerializer(environment).data)
 
 
 def _with_people(wanted: dict[str, Any]) -> dict[str, Any]:

@@ -20,11 +20,17 @@ from console.api.serializers import ReasonSerializer
 from console.rules.canonical import digest
 from console.rules.dsse import RELEASE_PAYLOAD_TYPE
 from models_registry.api.content import AnyAccept, exact_bytes
-from models_registry.api.requests import CreateReleaseSerializer, DecisionSerializer
-from models_registry.api.serializers import ReleaseSerializer
+from models_registry.api.release_serializers import ReleaseSerializer
+from models_registry.api.requests import (
+    BreakGlassRequestSerializer,
+    CreateReleaseSerializer,
+    DecisionSerializer,
+    ReviewSerializer,
+)
 from models_registry.models import Release
 from models_registry.selectors.catalog import find_model
 from models_registry.selectors.releases import find_environment, find_release, release_list
+from models_registry.services.break_glass import break_the_glass, review_break_glass
 from models_registry.services.releases import (
     approve_release,
     refuse_release,
@@ -33,7 +39,17 @@ from models_registry.services.releases import (
     withdraw_release,
 )
 
-FILTERS = ("environment", "state", "version")
+FILTERS = ("environment", "state", "version", "broken_glass")
+PARAMETERS = [
+    OpenApiParameter("environment", str),
+    OpenApiParameter("state", str),
+    OpenApiParameter("version", str),
+    OpenApiParameter(
+        "broken_glass",
+        str,
+        description="Released against the policy: yes, no, or open for not looked into yet.",
+    ),
+]
 
 
 class ReleaseListView(ListAPIView[Release]):
@@ -44,7 +60,7 @@ class ReleaseListView(ListAPIView[Release]):
 
     @extend_schema(
         summary="List a model's releases, newest first",
-        parameters=[OpenApiParameter(name, str) for name in FILTERS],
+        parameters=PARAMETERS,
     )
     def get(self, request: Request, name: str) -> Response:
         find_model(name, user=user_of(request))
@@ -68,12 +84,32 @@ class ReleaseListView(ListAPIView[Release]):
             number=body.validated_data["version"],
             environment=find_environment(body.validated_data["environment"]),
             note=body.validated_data["note"],
+            break_glass=body.validated_data["break_glass"],
             actor=actor_of(request),
         )
         return Response(
             ReleaseSerializer(find_release(release.pk, user=user_of(request))).data,
             status.HTTP_201_CREATED,
         )
+
+
+class AllReleasesView(ListAPIView[Release]):
+    serializer_class = ReleaseSerializer
+    pagination_ordering: ClassVar[tuple[str, ...]] = ("-requested_at", "-pk")
+    queryset = Release.objects.none()
+
+    @extend_schema(
+        summary="List releases of all models, newest first",
+        parameters=[OpenApiParameter("model", str), *PARAMETERS],
+    )
+    def get(self, request: Request) -> Response:
+        wanted = {key: request.query_params.get(key, "") for key in FILTERS}
+        page = self.paginate_queryset(
+            release_list(
+                model_name=request.query_params.get("model", ""), **wanted, user=user_of(request)
+            )
+        )
+        return self.get_paginated_response(ReleaseSerializer(page, many=True).data)
 
 
 class ReleaseView(APIView):
@@ -125,6 +161,49 @@ class ReleaseApprovalView(APIView):
             ReleaseSerializer(find_release(release_id, user=user_of(request))).data,
             status.HTTP_201_CREATED,
         )
+
+
+class ReleaseBreakGlassView(APIView):
+    required_actions: ClassVar[dict[str, str]] = {"POST": "release.break_glass"}
+
+    @extend_schema(
+        summary="Release against the policy, signed, with a reason that stays",
+        request=BreakGlassRequestSerializer,
+        responses={201: ReleaseSerializer},
+    )
+    @idempotent
+    def post(self, request: Request, name: str, release_id: uuid.UUID) -> Response:
+        body = BreakGlassRequestSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user = user_of(request)
+        break_the_glass(
+            release=find_release(release_id, model_name=name, user=user),
+            **body.validated_data,
+            actor=actor_of(request),
+        )
+        found = find_release(release_id, user=user)
+        return Response(ReleaseSerializer(found).data, status.HTTP_201_CREATED)
+
+
+class ReleaseReviewView(APIView):
+    required_actions: ClassVar[dict[str, str]] = {"POST": "release.review"}
+
+    @extend_schema(
+        summary="Say what came of looking into a release against the policy",
+        request=ReviewSerializer,
+        responses=ReleaseSerializer,
+    )
+    @idempotent
+    def post(self, request: Request, name: str, release_id: uuid.UUID) -> Response:
+        body = ReviewSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user = user_of(request)
+        review_break_glass(
+            release=find_release(release_id, model_name=name, user=user),
+            review=body.validated_data["review"],
+            actor=actor_of(request),
+        )
+        return Response(ReleaseSerializer(find_release(release_id, user=user)).data)
 
 
 class ReleaseWithdrawView(APIView):

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from models_registry.exporting.protocol import DEFAULT_OPSET
-from models_registry.models import ModelClass, Optimisation, RiskClass
+from models_registry.models import ModelClass, Optimisation, RiskClass, Visibility
 
 
 class CreateModelSerializer(serializers.Serializer[Any]):
@@ -16,6 +16,11 @@ class CreateModelSerializer(serializers.Serializer[Any]):
     owner = serializers.CharField(required=False, help_text="A user name; yourself by default.")
     team = serializers.CharField(required=False, allow_null=True)
     risk_class = serializers.ChoiceField(RiskClass.choices, default=RiskClass.MEDIUM)
+    visibility = serializers.ChoiceField(
+        Visibility.choices,
+        default=Visibility.EVERYBODY,
+        help_text="Who may know of it: everybody, or its team, seats and owner alone.",
+    )
     tags = serializers.ListField(child=serializers.CharField(), required=False, default=list)
     seats = serializers.DictField(
         child=serializers.CharField(),
@@ -30,6 +35,7 @@ class ChangeModelSerializer(serializers.Serializer[Any]):
     owner = serializers.CharField(required=False)
     team = serializers.CharField(required=False, allow_null=True)
     risk_class = serializers.ChoiceField(RiskClass.choices, required=False)
+    visibility = serializers.ChoiceField(Visibility.choices, required=False)
     tags = serializers.ListField(child=serializers.CharField(), required=False)
     seats = serializers.DictField(child=serializers.CharField(), required=False)
     aliases = serializers.DictField(
@@ -97,6 +103,10 @@ class CreateReleaseSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField(min_value=1)
     environment = serializers.CharField(max_length=40)
     note = serializers.CharField(required=False, allow_blank=True, default="")
+    break_glass = serializers.BooleanField(
+        default=False,
+        help_text="Ask although the contract is missing: only breaking the glass can approve it.",
+    )
 
 
 class DecisionSerializer(serializers.Serializer[Any]):
@@ -114,7 +124,26 @@ class SetEnvironmentSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=80)
     description = serializers.CharField(required=False, allow_blank=True, max_length=200)
     requires_contract = serializers.BooleanField(required=False)
-    approver_roles = serializers.ListField(child=serializers.CharField(), required=False)
+    approval_rules = serializers.ListField(
+        child=serializers.DictField(),
+        required=False,
+        help_text="What an approval takes: see GET /approval-policy-schema/.",
+    )
+    approval_valid_days = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        help_text="After how many days an approval counts for no new deployment; null: it does.",
+    )
+    break_glass_roles = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Who may release against the policy; nobody when empty.",
+    )
+    approver_roles = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="In place of approval_rules: one approval by a holder of each role.",
+    )
     author_may_approve = serializers.BooleanField(required=False)
     production = serializers.BooleanField(required=False)
     requires_load_test = serializers.BooleanField(required=False)
@@ -125,7 +154,26 @@ class SetEnvironmentSerializer(serializers.Serializer[Any]):
 class ChangeEnvironmentSerializer(serializers.Serializer[Any]):
     description = serializers.CharField(required=False, allow_blank=True, max_length=200)
     requires_contract = serializers.BooleanField(required=False)
-    approver_roles = serializers.ListField(child=serializers.CharField(), required=False)
+    approval_rules = serializers.ListField(
+        child=serializers.DictField(),
+        required=False,
+        help_text="What an approval takes: see GET /approval-policy-schema/.",
+    )
+    approval_valid_days = serializers.IntegerField(
+        required=False,
+        allow_null=True,
+        help_text="After how many days an approval counts for no new deployment; null: it does.",
+    )
+    break_glass_roles = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Who may release against the policy; nobody when empty.",
+    )
+    approver_roles = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="In place of approval_rules: one approval by a holder of each role.",
+    )
     author_may_approve = serializers.BooleanField(required=False)
     production = serializers.BooleanField(required=False)
     requires_load_test = serializers.BooleanField(required=False)
@@ -184,3 +232,26 @@ class AddCommentSerializer(serializers.Serializer[Any]):
         max_value=2**63 - 1,
         help_text="Id of the comment that it replies to.",
     )
+
+
+class BreakGlassRequestSerializer(serializers.Serializer[Any]):
+    envelope = serializers.DictField(help_text="DSSE over the release's payload, by one's own key.")
+    reason = serializers.CharField(allow_blank=True, max_length=4000)
+    password = serializers.CharField(
+        required=False, default="", trim_whitespace=False, help_text="To prove again who it is."
+    )
+    code = serializers.CharField(
+        required=False, default="", help_text="Or the code of one's authenticator app."
+    )
+
+
+class ReviewSerializer(serializers.Serializer[Any]):
+    review = serializers.CharField(allow_blank=True, max_length=4000)
+
+
+class FreezeRequestSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=80)
+    starts_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+    weekly = serializers.BooleanField(default=False)
+    reason = serializers.CharField(allow_blank=True, max_length=300)

@@ -9,6 +9,7 @@ from models_registry.api import (
     contract_comments,
     contract_drafts,
     contracts,
+    environments,
     optimisations,
     proposals,
     releases,
@@ -21,13 +22,33 @@ VERSION = f"{MODEL}versions/<int:number>/"
 CONTRACT = f"{MODEL}contracts/<int:revision>/"
 DRAFT = f"{MODEL}contracts/drafts/<int:draft_id>/"
 COMMENT = f"{CONTRACT}comments/<int:comment_id>/"
+ENVIRONMENT = "environments/<str:name>/"
 RELEASE = f"{MODEL}releases/<uuid:release_id>/"
 
 urlpatterns = [
     path("models/", catalog.ModelListView.as_view(), name="model-list"),
     path(MODEL, catalog.ModelView.as_view(), name="model-detail"),
-    path("environments/", catalog.EnvironmentListView.as_view(), name="environment-list"),
-    path("environments/<str:name>/", catalog.EnvironmentView.as_view(), name="environment-detail"),
+    path("environments/", environments.EnvironmentListView.as_view(), name="environment-list"),
+    path(ENVIRONMENT, environments.EnvironmentView.as_view(), name="environment-detail"),
+    path(
+        f"{ENVIRONMENT}policy-preview/",
+        environments.PolicyPreviewView.as_view(),
+        name="environment-policy-preview",
+    ),
+    path(
+        f"{ENVIRONMENT}freezes/", environments.FreezeListView.as_view(), name="environment-freezes"
+    ),
+    path(
+        f"{ENVIRONMENT}freezes/<int:freeze_id>/lift/",
+        environments.FreezeLiftView.as_view(),
+        name="environment-freeze-lift",
+    ),
+    path(
+        "approval-policy-schema/",
+        environments.ApprovalPolicySchemaView.as_view(),
+        name="approval-policy-schema",
+    ),
+    path("releases/", releases.AllReleasesView.as_view(), name="all-releases"),
     path("uploads/", uploads.UploadListView.as_view(), name="upload-list"),
     path("uploads/<uuid:upload_id>", uploads.UploadView.as_view(), name="upload-detail"),
     path("uploads/<uuid:upload_id>/", uploads.UploadView.as_view(schema=None)),
@@ -109,5 +130,11 @@ urlpatterns = [
     path(f"{RELEASE}payload/", releases.ReleasePayloadView.as_view(), name="release-payload"),
     path(f"{RELEASE}approvals/", releases.ReleaseApprovalView.as_view(), name="release-approvals"),
     path(f"{RELEASE}withdraw/", releases.ReleaseWithdrawView.as_view(), name="release-withdraw"),
+    path(
+        f"{RELEASE}break-glass/",
+        releases.ReleaseBreakGlassView.as_view(),
+        name="release-break-glass",
+    ),
+    path(f"{RELEASE}review/", releases.ReleaseReviewView.as_view(), name="release-review"),
     path(f"{RELEASE}bundle/", releases.ReleaseBundleView.as_view(), name="release-bundle"),
 ]

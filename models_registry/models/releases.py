@@ -13,13 +13,17 @@ from console.models import Role, SigningKey, User
 from models_registry.models.catalog import OfModelQuerySet
 from models_registry.models.contracts import ServiceContract
 from models_registry.models.versions import ModelVersion
+from models_registry.rules import approval_documents
+from models_registry.rules.approval_rules import ApprovalRule
 
 
 class Environment(models.Model):
     """Where releases go, with its policy as data.
 
-    `approver_roles`: one approval by a holder of each role is needed; the person who asked for the
-    release may not give it unless `author_may_approve`. With `requires_load_test` a release needs a
+    `approval_rules` are what an approval takes, in the JSON form of rules/approval_documents;
+    `approver_roles` and `author_may_approve` read them in short. An approval counts for new
+    deployments for `approval_valid_days` days (None: always). `break_glass_roles` may release
+    against the policy; nobody may when there are none. With `requires_load_test` a release needs a
     load test of the version that kept `load_test_p95_ms` and `load_test_success` (per cent) in
     another environment. A `production` environment is load-tested by special permission only. The
     gateway's side of an environment (listeners, nodes) hangs on this row from above: deployments.
@@ -28,11 +32,6 @@ class Environment(models.Model):
     name = models.SlugField(max_length=40, unique=True)
     description = models.CharField(max_length=200, blank=True)
     requires_contract = models.BooleanField(default=False)
-    approver_roles: ArrayField[list[str], list[str]] = ArrayField(
-        models.CharField(max_length=32, choices=Role.choices), default=list, blank=True
-    )
-    author_may_approve = models.BooleanField(default=False)
-    # What an approval takes, as data: see models_registry.rules.approval_policy.
     approval_rules = models.JSONField(default=list, blank=True)
     approval_valid_days = models.PositiveSmallIntegerField(null=True, blank=True)
     break_glass_roles: ArrayField[list[str], list[str]] = ArrayField(
@@ -49,6 +48,21 @@ class Environment(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def approver_roles(self) -> list[str]:
+        """The roles that the approval rules ask for."""
+        return approval_documents.approver_roles(self.rules)
+
+    @property
+    def author_may_approve(self) -> bool:
+        """Whether who asks for a release may give an approval by each rule."""
+        return approval_documents.admits_authors(self.rules)
+
+    @property
+    def rules(self) -> tuple[ApprovalRule, ...]:
+        """The approval rules. Raises Invalid `bad_policy` when the row was written past us."""
+        return approval_documents.read_rules(self.approval_rules)
 
 
 class FreezeWindow(models.Model):
@@ -108,6 +122,9 @@ class Release(models.Model):
     payload = models.BinaryField()
     digest = models.CharField(max_length=64)
     digests = models.JSONField()
+    # What the policy asked for when this was asked for, with what the contract promised on top;
+    # `required_roles` are the roles in it.
+    required_rules = models.JSONField(default=list, blank=True)
     required_roles: ArrayField[list[str], list[str]] = ArrayField(
         models.CharField(max_length=32), default=list, blank=True
     )
@@ -137,10 +154,20 @@ class ReleaseApprovalQuerySet(OfModelQuerySet["ReleaseApproval"]):
 
 
 class ReleaseApproval(models.Model):
-    """One person's decision: an approval carries a DSSE envelope, a refusal a reason."""
+    """One person's decision: an approval carries a DSSE envelope, a refusal a reason.
+
+    `roles` and `seats` are those that the person held then; `role` is the one that their word was
+    first counted as. An approval that lapsed and was given again stays, `superseded_at` that time.
+    """
 
     release = models.ForeignKey(Release, on_delete=models.PROTECT, related_name="approvals")
     role = models.CharField(max_length=32, choices=Role.choices)
+    roles: ArrayField[list[str], list[str]] = ArrayField(
+        models.CharField(max_length=32), default=list, blank=True
+    )
+    seats: ArrayField[list[str], list[str]] = ArrayField(
+        models.CharField(max_length=32), default=list, blank=True
+    )
     person = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     key = models.ForeignKey(
         SigningKey, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
@@ -149,13 +176,18 @@ class ReleaseApproval(models.Model):
     envelope = models.JSONField(null=True, blank=True)
     reason = models.TextField(blank=True)
     at = models.DateTimeField(auto_now_add=True)
+    superseded_at = models.DateTimeField(null=True, blank=True)
 
     objects = ReleaseApprovalQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["at"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["release", "person"], name="one_decision_per_person"),
+            models.UniqueConstraint(
+                fields=["release", "person"],
+                condition=models.Q(superseded_at__isnull=True),
+                name="one_decision_per_person",
+            ),
             models.CheckConstraint(
                 condition=models.Q(approved=False) | models.Q(envelope__isnull=False),
                 name="an_approval_is_signed",
@@ -190,6 +222,8 @@ class BreakGlass(models.Model):
     )
     reviewed_at = models.DateTimeField(null=True, blank=True)
     review = models.TextField(blank=True)
+    # On which day after its time the review was last reminded of.
+    reminded_days = models.PositiveSmallIntegerField(null=True, blank=True)
 
     objects = BreakGlassQuerySet.as_manager()
 

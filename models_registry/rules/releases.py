@@ -1,11 +1,10 @@
-"""What a release needs before it may go live, and why, in words that a person can act on."""
+"""The moves of a release, and whether a version keeps a contract."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from console.errors import Conflict, NotAllowed
+from console.errors import Conflict
 from models_registry.exporting.protocol import TensorSpec
 from models_registry.rules import tensors
 from models_registry.rules.contract_types import ContractDocument, Tensor
@@ -17,40 +16,6 @@ MOVES: dict[str, frozenset[str]] = {
     "refused": frozenset(),
     "withdrawn": frozenset(),
 }
-
-ROLE_WORDS: Mapping[str, str] = {
-    "data_scientist": "a data scientist",
-    "sre": "an SRE",
-    "business_owner": "a business owner",
-    "platform_admin": "a platform admin",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What an environment (and the contract for it) asks of a release.
-
-    `roles`: one approval by a holder of each. `author_may_approve`: whether the person who asked
-    for the release may give one of them.
-    """
-
-    environment: str
-    requires_contract: bool
-    roles: tuple[str, ...]
-    author_may_approve: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How far a release is: roles that approved, those that are missing, and a sentence."""
-
-    given: tuple[str, ...]
-    missing: tuple[str, ...]
-    explanation: str
-
-    @property
-    def complete(self) -> bool:
-        return not self.missing
 
 
 def may_move(before: str, after: str) -> bool:
@@ -66,54 +31,6 @@ def check_move(before: str, after: str, subject: str) -> None:
             code="illegal_move",
             hint="Ask for a new release of the version.",
         )
-
-
-def policy_for(
-    *,
-    environment: str,
-    requires_contract: bool,
-    approver_roles: Iterable[str],
-    author_may_approve: bool,
-    contract: ContractDocument | None,
-) -> Policy:
-    """The environment's policy, with the approvals that the contract promises on top."""
-    promised = contract.approvals.get(environment, ()) if contract else ()
-    roles = tuple(dict.fromkeys((*approver_roles, *promised)))
-    return Policy(environment, requires_contract, roles, author_may_approve)
-
-
-def standing(policy: Policy, approved_roles: Iterable[str]) -> Standing:
-    """What has been approved and what is missing, with the sentence that the page shows."""
-    given = tuple(role for role in policy.roles if role in set(approved_roles))
-    missing = tuple(role for role in policy.roles if role not in given)
-    return Standing(given, missing, _explanation(policy, given, missing))
-
-
-def role_for_approval(
-    policy: Policy, *, approved_roles: Iterable[str], held_roles: Iterable[str], is_author: bool
-) -> str:
-    """The role in which a person approves: the first missing one that they hold.
-
-    Raises NotAllowed with `author_may_not_approve` or `role_missing`.
-    """
-    if is_author and not policy.author_may_approve:
-        raise NotAllowed(
-            f"You asked for this release, and {policy.environment} does not let the person who "
-            "asks also approve.",
-            code="author_may_not_approve",
-            hint="Ask somebody else: " + _words(policy.roles, "or") + " can approve.",
-        )
-    missing = standing(policy, approved_roles).missing
-    held = set(held_roles)
-    for role in missing:
-        if role in held:
-            return role
-    raise NotAllowed(
-        f"{policy.environment} waits for the approval of {_words(missing, 'and')}, "
-        "and that is not a role of yours.",
-        code="role_missing",
-        hint="Ask " + _words(missing, "or") + " to approve.",
-    )
 
 
 def misfits(
@@ -173,24 +90,3 @@ def _shape(spec: TensorSpec) -> str:
     dims = spec.dims or ("",) * len(spec.shape)
     parts = (name or str(size) for size, name in zip(spec.shape, dims, strict=True))
     return "[" + ", ".join(parts) + "]"
-
-
-def _explanation(policy: Policy, given: Sequence[str], missing: Sequence[str]) -> str:
-    contract = (
-        "a contract in force is required" if policy.requires_contract else "no contract is required"
-    )
-    if not policy.roles:
-        return f"{policy.environment} asks for no approval, and {contract}: approved by policy."
-    asked = f"{policy.environment} asks for the approval of {_words(policy.roles, 'and')}"
-    if not policy.author_may_approve:
-        asked += ", other than the person who asked"
-    if not missing:
-        return f"{asked}, and {contract}. All approvals are there."
-    return f"{asked}, and {contract}. Missing: {_words(missing, 'and')}."
-
-
-def _words(roles: Sequence[str], joint: str) -> str:
-    words = [ROLE_WORDS.get(role, role) for role in roles]
-    if len(words) < 2:
-        return words[0] if words else "nobody"
-    return f"{', '.join(words[:-1])} {joint} {words[-1]}"

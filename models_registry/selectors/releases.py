@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from console.errors import NotFound
-from console.models import SigningKey, User
+from console.models import SigningKey, User, UserKind
 from models_registry.models import (
+    BreakGlass,
     ContractSignature,
     ContractState,
     Environment,
@@ -19,30 +22,81 @@ from models_registry.models import (
     SeatHolder,
     ServiceContract,
 )
+from models_registry.rules import freezes
+from models_registry.rules.approval_policy import (
+    Policy,
+    Verdict,
+    check_may_approve,
+    evaluate,
+    may_approve,
+)
+from models_registry.rules.approval_rules import Approval, Authors
+from models_registry.rules.freezes import Frozen
 from models_registry.rules.load_tests import Gate
-from models_registry.rules.releases import Policy, Standing, standing
-from models_registry.selectors.load_tests import ended_runs, gate_of
+from models_registry.selectors.load_tests import ended_runs
+from models_registry.selectors.release_policies import (
+    candidate,
+    facts_of,
+    open_windows,
+    people_who_may,
+    policy_of,
+    windows_of,
+    with_standing,
+)
 
 MOST_OPEN = 200
+BROKEN_GLASS = {
+    "yes": {"break_glass__isnull": False},
+    "no": {"break_glass__isnull": True},
+    "open": {"break_glass__isnull": False, "break_glass__reviewed_at__isnull": True},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePage:
-    """What a release's page shows. `can_decide_as` is the viewer's role that is asked, or ""."""
+    """What a release's page shows. `can_decide_as` is the viewer's role that is asked, or "".
+
+    `people`: who could fill an approval that is missing, with what they hold. `renewed`:
+    approvals that lapsed and were given again. `glass_roles`: the viewer's roles that may break
+    the glass.
+    """
 
     release: Release
-    standing: Standing
+    policy: Policy
+    verdict: Verdict
+    authors: Authors
     approvals: tuple[ReleaseApproval, ...]
+    renewed: tuple[ReleaseApproval, ...]
+    people: tuple[tuple[User, Approval], ...]
     can_decide_as: str
+    glass_roles: tuple[str, ...]
     keys: tuple[SigningKey, ...]
     load_test: Gate
 
 
+@dataclass(frozen=True, slots=True)
+class EnvironmentFreeze:
+    """A freeze of an environment that is running, or begins soon."""
+
+    environment: str
+    frozen: Frozen
+    running: bool
+
+
 def release_list(
-    *, user: User, model_name: str = "", environment: str = "", state: str = "", version: str = ""
+    *,
+    user: User,
+    model_name: str = "",
+    environment: str = "",
+    state: str = "",
+    version: str = "",
+    broken_glass: str = "",
 ) -> QuerySet[Release]:
-    """Releases with their load tests, newest first, in 3 queries."""
-    releases = _fetched(Release.objects.visible_to(user)).prefetch_related(ended_runs())
+    """Releases with what their policy reads, newest first, in 4 queries.
+
+    `broken_glass`: yes, no, or open for those that nobody has looked into.
+    """
+    releases = with_standing(Release.objects.visible_to(user)).prefetch_related(ended_runs())
     if model_name:
         releases = releases.filter(version__model__name=model_name)
     if environment:
@@ -51,12 +105,14 @@ def release_list(
         releases = releases.filter(state=state)
     if version.isascii() and version.isdecimal() and len(version) < 10:
         releases = releases.filter(version__number=int(version))
+    if broken_glass in BROKEN_GLASS:
+        releases = releases.filter(**BROKEN_GLASS[broken_glass])
     return releases
 
 
 def find_release(release_id: uuid.UUID, *, user: User, model_name: str = "") -> Release:
     """One release. Raises NotFound, also when it is another model's or not to be seen."""
-    releases = _fetched(Release.objects.visible_to(user).filter(pk=release_id))
+    releases = with_standing(Release.objects.visible_to(user).filter(pk=release_id))
     releases = releases.prefetch_related(ended_runs())
     if model_name:
         releases = releases.filter(version__model__name=model_name)
@@ -66,51 +122,75 @@ def find_release(release_id: uuid.UUID, *, user: User, model_name: str = "") -> 
     return release
 
 
-def release_page(user: User, release_id: uuid.UUID) -> ReleasePage:
-    """A release's page, in 5 queries. Raises NotFound."""
+def release_page(user: User, release_id: uuid.UUID, now: datetime) -> ReleasePage:
+    """A release's page, in 7 queries, 10 while approvals are missing. Raises NotFound."""
     release = find_release(release_id, user=user)
-    stands = standing_of(release)
-    held = {*user.roles, *_seats(user, release)}
-    decided = any(approval.person_id == user.pk for approval in release.approvals.all())
-    own = release.requested_by_id == user.pk and not release.environment.author_may_approve
-    asked = next((role for role in stands.missing if role in held), "")
-    is_open = release.state == ReleaseState.PROPOSED and not decided and not own
+    policy, facts = policy_of(release), facts_of(release, now)
+    verdict = evaluate(policy, facts, now)
+    decisions = list(release.approvals.all())
+    is_open = takes_approvals(release, verdict)
+    people = people_who_may(release, policy, facts, now) if is_open else []
+    mine = candidate(user, release, now)
+    decides = is_open and user.is_active and may_approve(policy, facts, mine, now)
+    model = release.version.model
     return ReleasePage(
         release=release,
-        standing=stands,
-        approvals=tuple(release.approvals.all()),
-        can_decide_as=asked if is_open else "",
+        policy=policy,
+        verdict=verdict,
+        authors=facts.authors,
+        approvals=tuple(one for one in decisions if one.superseded_at is None),
+        renewed=tuple(one for one in decisions if one.superseded_at is not None),
+        people=tuple(people),
+        can_decide_as=check_may_approve(policy, facts, mine, now) if decides else "",
+        glass_roles=tuple(
+            role
+            for role in release.environment.break_glass_roles
+            if role in user.roles_in(model.team_id)
+        ),
         keys=tuple(SigningKey.objects.filter(user=user)),
-        load_test=gate_of(release),
+        load_test=facts.load_test,
     )
 
 
-def policy_of(release: Release) -> Policy:
-    """What the release has to meet: what was asked for then, and what its environment asks now."""
-    environment = release.environment
-    roles = dict.fromkeys((*release.required_roles, *environment.approver_roles))
-    return Policy(
-        environment.name,
-        environment.requires_contract,
-        tuple(roles),
-        environment.author_may_approve,
+def reviews_due(user: User) -> QuerySet[BreakGlass]:
+    """Releases against the policy, of others, that nobody has looked into: oldest first."""
+    return (
+        BreakGlass.objects.filter(
+            reviewed_at__isnull=True, release__in=Release.objects.visible_to(user).values("pk")
+        )
+        .exclude(person=user)
+        .select_related("person", "release__version__model", "release__environment")
+        .order_by("at")
     )
 
 
-def standing_of(release: Release) -> Standing:
-    """How far the release is by its policy; uses what `release_list` has fetched."""
-    given = (approval.role for approval in release.approvals.all() if approval.approved)
-    return standing(policy_of(release), given)
+def takes_approvals(release: Release, verdict: Verdict) -> bool:
+    """Whether an approval may still be given: it is open, or an approval it had does not do."""
+    if release.state == ReleaseState.PROPOSED:
+        return True
+    return release.state == ReleaseState.APPROVED and not verdict.approved
+
+
+def freezes_near(now: datetime) -> list[EnvironmentFreeze]:
+    """Environments that are frozen, or will be within three days, the nearest first; 2 queries."""
+    found = []
+    for environment in environment_list():
+        windows = windows_of(environment)
+        running = freezes.frozen_at(windows, now)
+        frozen = running or freezes.next_freeze(windows, now)
+        if frozen is not None:
+            found.append(EnvironmentFreeze(environment.name, frozen, running is not None))
+    return sorted(found, key=lambda one: (not one.running, one.frozen.since))
 
 
 def environment_list() -> QuerySet[Environment]:
-    """All environments by name."""
-    return Environment.objects.all()
+    """All environments by name, with their freeze windows, in 2 queries."""
+    return Environment.objects.prefetch_related(open_windows("freeze_windows"))
 
 
 def find_environment(name: str) -> Environment:
     """One environment. Raises NotFound with what there is."""
-    environment = Environment.objects.filter(name=name).first()
+    environment = environment_list().filter(name=name).first()
     if environment is None:
         names = ", ".join(Environment.objects.values_list("name", flat=True)) or "none yet"
         raise NotFound(
@@ -138,36 +218,30 @@ def contracts_to_sign(user: User) -> QuerySet[ServiceContract]:
     )
 
 
-def releases_to_approve(user: User) -> list[Release]:
-    """Open releases that this person may decide on, among the oldest, in 3 queries."""
-    seats: dict[int, set[str]] = {}
+def releases_to_approve(user: User, now: datetime) -> list[Release]:
+    """Open releases that this person may decide on, among the oldest, in 5 queries."""
+    seats: dict[int, set[str]] = defaultdict(set)
     for model_id, seat in SeatHolder.objects.filter(user=user).values_list("model_id", "seat"):
-        seats.setdefault(model_id, set()).add(seat)
+        seats[model_id].add(seat)
+    decided = ReleaseApproval.objects.filter(
+        release=OuterRef("pk"), person=user, superseded_at__isnull=True
+    )
     waiting = (
-        _fetched(Release.objects.filter(state=ReleaseState.PROPOSED))
-        .filter(~Q(requested_by=user) | Q(environment__author_may_approve=True))
-        .exclude(approvals__person=user)
+        with_standing(Release.objects.visible_to(user).filter(state=ReleaseState.PROPOSED))
+        .filter(~Exists(decided))
+        .prefetch_related(ended_runs())
         .order_by("requested_at")[:MOST_OPEN]
     )
-    held = set(user.roles)
-    return [
-        release
-        for release in waiting
-        if set(standing_of(release).missing) & (held | seats.get(release.version.model_id, set()))
-    ]
-
-
-def _fetched(releases: QuerySet[Release]) -> QuerySet[Release]:
-    return releases.select_related(
-        "version__model", "environment", "requested_by", "contract"
-    ).prefetch_related(
-        Prefetch("approvals", ReleaseApproval.objects.select_related("person", "key"))
-    )
-
-
-def _seats(user: User, release: Release) -> set[str]:
-    return set(
-        SeatHolder.objects.filter(model=release.version.model, user=user).values_list(
-            "seat", flat=True
+    found = []
+    for release in waiting:
+        model = release.version.model
+        mine = Approval(
+            person=user.username,
+            at=now,
+            roles=user.roles_in(model.team_id),
+            seats=frozenset(seats.get(model.pk, ())),
+            is_person=user.kind == UserKind.PERSON,
         )
-    )
+        if may_approve(policy_of(release), facts_of(release, now), mine, now):
+            found.append(release)
+    return found

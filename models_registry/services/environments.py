@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
 
 from django.db import transaction
 
@@ -12,8 +15,17 @@ from console.actors import Actor, require
 from console.errors import FieldError, Invalid
 from console.services import audit
 from models_registry.models import Environment
-from models_registry.rules.releases import ROLE_WORDS
+from models_registry.rules import approval_documents
+from models_registry.rules.approval_rules import ROLES
 
+
+class Unset(Enum):
+    """Not given, where None means something."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
 MOST_P95_MS = 60_000.0
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
@@ -23,8 +35,11 @@ def set_environment(
     name: str,
     description: str | None = None,
     requires_contract: bool | None = None,
+    approval_rules: Sequence[Mapping[str, Any]] | None = None,
     approver_roles: Iterable[str] | None = None,
     author_may_approve: bool | None = None,
+    approval_valid_days: int | Unset | None = UNSET,
+    break_glass_roles: Iterable[str] | None = None,
     production: bool | None = None,
     requires_load_test: bool | None = None,
     load_test_p95_ms: float | None = None,
@@ -33,8 +48,10 @@ def set_environment(
 ) -> Environment:
     """Make an environment, or change what is given of one; saying the same changes nothing.
 
-    `load_test_success` is in per cent. Raises Invalid for a bad name, a role that cannot approve
-    or a limit that no load test could be measured against.
+    `approver_roles` and `author_may_approve` are a shorthand for `approval_rules`: one approval
+    by a holder of each role. `load_test_success` is in per cent. What makes the policy weaker is
+    said in the audit entry. Raises Invalid: `bad_name`, `bad_policy` with pointers,
+    `unknown_role`, or `bad_limit` for what no load test could be measured against.
     """
     require(actor, "environment.change")
     if not _NAME.fullmatch(name):
@@ -45,45 +62,97 @@ def set_environment(
             hint="For example: staging.",
             errors=(FieldError("/name", "is not accepted"),),
         )
-    roles = None if approver_roles is None else list(dict.fromkeys(approver_roles))
-    if unknown := sorted(set(roles or ()) - set(ROLE_WORDS)):
-        raise Invalid(
-            f"The role {unknown[0]} cannot approve.",
-            code="unknown_role",
-            hint="Roles that can are " + ", ".join(ROLE_WORDS) + ".",
-            errors=(FieldError("/approver_roles", f"{unknown[0]} cannot approve"),),
-        )
+    policy = {
+        "approval_rules": None if approval_rules is None else list(approval_rules),
+        "break_glass_roles": None if break_glass_roles is None else list(break_glass_roles),
+    }
+    given_policy = {field: value for field, value in policy.items() if value is not None}
+    if not isinstance(approval_valid_days, Unset):
+        given_policy["approval_valid_days"] = approval_valid_days  # type: ignore[assignment]
+    approval_documents.check(given_policy)
+    short = _Shorthand(None if approver_roles is None else list(approver_roles), author_may_approve)
+    short.check(with_rules=approval_rules is not None)
     _check_limits(load_test_p95_ms, load_test_success)
     wanted = {
+        **given_policy,
         "description": description,
         "requires_contract": requires_contract,
-        "approver_roles": roles,
-        "author_may_approve": author_may_approve,
         "production": production,
         "requires_load_test": requires_load_test,
         "load_test_p95_ms": load_test_p95_ms,
         "load_test_success": load_test_success,
     }
-    given = {field: value for field, value in wanted.items() if value is not None}
+    given = {f: v for f, v in wanted.items() if v is not None or f == "approval_valid_days"}
     with transaction.atomic():
-        environment, created = Environment.objects.select_for_update().get_or_create(
-            name=name, defaults=given
+        return _write(name, given, short, actor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shorthand:
+    roles: list[str] | None
+    author_may_approve: bool | None
+
+    @property
+    def is_given(self) -> bool:
+        return self.roles is not None or self.author_may_approve is not None
+
+    def check(self, *, with_rules: bool) -> None:
+        if self.is_given and with_rules:
+            raise Invalid(
+                "The approvals are given twice: as rules and in short.",
+                code="bad_policy",
+                hint="Give approval_rules, or approver_roles and author_may_approve.",
+                errors=(FieldError("/approval_rules", "is given beside its shorthand"),),
+            )
+        if unknown := sorted(set(self.roles or ()) - set(ROLES)):
+            raise Invalid(
+                f"The role {unknown[0]} cannot approve.",
+                code="unknown_role",
+                hint="Roles that can are " + ", ".join(ROLES) + ".",
+                errors=(FieldError("/approver_roles", f"{unknown[0]} cannot approve"),),
+            )
+
+
+def _write(name: str, given: dict[str, Any], short: _Shorthand, actor: Actor) -> Environment:
+    environment = Environment.objects.select_for_update().filter(name=name).first()
+    created = environment is None
+    if environment is None:
+        environment = Environment.objects.create(name=name)
+    if short.is_given:
+        rules = approval_documents.from_shorthand(
+            environment.rules,
+            approver_roles=short.roles,
+            author_may_approve=short.author_may_approve,
         )
-        before = {field: getattr(environment, field) for field in given}
-        if not created and before == given:
-            return environment
-        for field, value in given.items():
-            setattr(environment, field, value)
-        environment.save()
-        audit.record(
-            actor=actor,
-            action="environment.create" if created else "environment.change",
-            subject=f"environment {name}",
-            before=None if created else before,
-            after=given,
-        )
-        live.publish("environments", "environment.changed", {"name": name})
+        given["approval_rules"] = approval_documents.write_rules(rules)
+    elif "approval_rules" in given:
+        rules = approval_documents.read_rules(given["approval_rules"])
+        given["approval_rules"] = approval_documents.write_rules(rules)
+    before, strict = {field: getattr(environment, field) for field in given}, _policy(environment)
+    if not created and before == given:
+        return environment
+    for field, value in given.items():
+        setattr(environment, field, value)
+    environment.save()
+    weaker = [] if created else approval_documents.weaker(strict, _policy(environment))
+    audit.record(
+        actor=actor,
+        action="environment.create" if created else "environment.change",
+        subject=f"environment {name}",
+        subject_url="/settings/environments/",
+        before=None if created else before,
+        after={**given, **({"weaker": weaker} if weaker else {})},
+    )
+    live.publish("environments", "environment.changed", {"name": name})
     return environment
+
+
+def _policy(environment: Environment) -> dict[str, Any]:
+    fields = (
+        "approval_rules", "approval_valid_days", "break_glass_roles", "requires_contract",
+        "requires_load_test",
+    )  # fmt: skip
+    return {field: getattr(environment, field) for field in fields}
 
 
 def _check_limits(p95_ms: float | None, success: float | None) -> None:

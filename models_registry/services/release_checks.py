@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
 
 from console.errors import Conflict, CovenantError, Invalid
+from console.models import SigningKey
 from console.rules.canonical import digest
 from console.rules.dsse import RELEASE_PAYLOAD_TYPE
 from models_registry.exporting.protocol import ExportFacts
 from models_registry.models import (
     Artifact,
-    Environment,
     ModelVersion,
     Release,
-    ReleaseApproval,
     ReleaseState,
     ServiceContract,
 )
-from models_registry.rules import release_payload, releases
+from models_registry.rules import approval_policy, release_payload, releases
+from models_registry.rules.approval_policy import BoundContract, Policy
 from models_registry.rules.contract_types import ContractDocument
 from models_registry.rules.load_tests import Gate
 from models_registry.rules.release_payload import Digests, ReleasePayload
 from models_registry.selectors.load_tests import gate_of
-from models_registry.services.artifacts import verify_content
+from models_registry.selectors.release_policies import (
+    broken_glass,
+    facts_of,
+    is_doubted,
+    policy_of,
+    with_standing,
+)
+from models_registry.services.artifacts import read_bytes, verify_content
 from models_registry.services.contract_checks import (
     contract_in_force,
     verify_bytes,
@@ -36,7 +48,7 @@ class VerifiedRelease:
     """What may be placed on a node: the files with the digests that were signed.
 
     `contract` is None where the environment asks for none. `notes` are sentences on keys that
-    were revoked after they signed.
+    were revoked after they signed. `waived` are the codes of what breaking the glass went past.
     """
 
     release_id: str
@@ -53,24 +65,31 @@ class VerifiedRelease:
     contract_revision: int | None
     contract: ContractDocument | None
     notes: tuple[str, ...]
+    waived: tuple[str, ...] = ()
 
 
 def verify_release(
-    release: Release, *, read_files: bool = True, restoring: bool = False
+    release: Release,
+    *,
+    read_files: bool = True,
+    restoring: bool = False,
+    now: datetime | None = None,
 ) -> VerifiedRelease:
     """Check the release, its approvals, its contract and (`read_files`) the bytes on disk again.
 
     `restoring` is for putting back what ran already (its Triton was restarted): digests and
-    signatures have to hold as ever, but a policy, a contract or a load test that changed since is
-    not a reason to take down what serves.
+    signatures have to hold as ever, and the approvals that were asked for have to be there; but a
+    policy, a contract, a load test, a freeze or the age of an approval is not a reason to take
+    down what serves.
 
-    Raises Conflict: `release_not_approved`, `approval_missing`, `contract_missing`,
-    `contract_not_in_force`, `contract_does_not_fit`, `load_test_missing`, `digest_mismatch`,
-    `artifact_missing`, `signature_invalid`.
+    Raises Conflict: `release_not_approved`; what is not true: `digest_mismatch`,
+    `report_replaced`, `artifact_missing`, `signature_invalid` and its like,
+    `contract_does_not_fit`; what the policy misses, unless it was waived by breaking the glass:
+    `approval_missing`, `contract_missing`, `contract_expired`, `load_test_missing`,
+    `environment_frozen`.
     """
-    release = Release.objects.select_related(
-        "environment", "contract__model", "version__model", "version__source", "version__onnx",
-        "version__onnx_data",
+    release = with_standing(Release.objects.all()).select_related(
+        "contract__model", "version__source", "version__onnx", "version__onnx_data",
         "version__config", "version__report_artifact", "version__sample",
     ).get(pk=release.pk)  # fmt: skip
     if release.state != ReleaseState.APPROVED:
@@ -80,13 +99,19 @@ def verify_release(
             hint="It goes live only once the environment's policy is met.",
         )
     try:
-        return _verified(release, read_files=read_files, restoring=restoring)
+        return _verified(
+            release,
+            read_files=read_files,
+            restoring=restoring,
+            now=now or timezone.now(),
+        )
     except Invalid as error:
         # Nothing is wrong with the request; what is stored does not hold.
         raise Conflict(
             f"The release of {release} does not hold: {error.message}",
             code=error.code,
             hint=error.hint,
+            errors=error.errors,
         ) from error
 
 
@@ -108,15 +133,42 @@ def complete_files(version: ModelVersion) -> tuple[Artifact, Artifact, Artifact]
     return version.onnx, version.config, version.report_artifact
 
 
-def policy_of(environment: Environment, contract: ServiceContract | None) -> releases.Policy:
-    """The environment's policy, with what the contract promises for it."""
-    return releases.policy_for(
-        environment=environment.name,
-        requires_contract=environment.requires_contract,
-        approver_roles=environment.approver_roles,
-        author_may_approve=environment.author_may_approve,
-        contract=verify_bytes(contract) if contract else None,
+def promised_in(contract: ServiceContract | None, environment: str) -> tuple[str, ...]:
+    """The approvals that the contract promises for the environment, from its verified bytes."""
+    return tuple(verify_bytes(contract).approvals.get(environment, ())) if contract else ()
+
+
+def check_digests(release: Release) -> Digests:
+    """The digests of the version's files and the contract, which have to be those of the payload.
+
+    Raises Conflict `report_replaced` when the version was validated again since (or somebody put
+    another report in its place), `digest_mismatch` for every other part, `version_not_validated`.
+    """
+    version = release.version
+    onnx, config, report = complete_files(version)
+    payload = _payload(release)
+    found = Digests(
+        source=version.source.sha256,
+        onnx=onnx.sha256,
+        config=config.sha256,
+        report=report.sha256,
+        contract=release.contract.digest if release.contract else None,
+        onnx_data=version.onnx_data.sha256 if version.onnx_data else None,
     )
+    for name in (*release_payload.FILES, release_payload.WEIGHTS):
+        if getattr(found, name) != getattr(payload.digests, name):
+            raise _other_digest(release, name)
+    return found
+
+
+def check_report(release: Release) -> None:
+    """Conflict `report_replaced` unless the report that people read is the one that is signed.
+
+    Pages show the report from the version's row; what the payload names is the stored file.
+    """
+    _, _, report = complete_files(release.version)
+    if json.loads(read_bytes(report)) != release.version.report:
+        raise _other_digest(release, "report")
 
 
 def check_fit(contract: ServiceContract, version: ModelVersion) -> None:
@@ -142,31 +194,29 @@ def check_load_test(release: Release) -> Gate:
     return found
 
 
-def _verified(release: Release, *, read_files: bool, restoring: bool) -> VerifiedRelease:
+def _verified(
+    release: Release, *, read_files: bool, restoring: bool, now: datetime
+) -> VerifiedRelease:
     version = release.version
+    found = check_digests(release)
     onnx, config, report = complete_files(version)
-    payload = _payload(release)
-    found = Digests(
-        source=version.source.sha256,
-        onnx=onnx.sha256,
-        config=config.sha256,
-        report=report.sha256,
-        contract=release.contract.digest if release.contract else None,
-        onnx_data=version.onnx_data.sha256 if version.onnx_data else None,
-    )
-    for name in (*release_payload.FILES, release_payload.WEIGHTS):
-        if getattr(found, name) != getattr(payload.digests, name):
-            raise _other_digest(release, name)
     if read_files:
         for artifact in (version.source, onnx, version.onnx_data, config, report):
             if artifact is not None:
                 verify_content(artifact)
-    if not restoring:
-        check_load_test(release)
+        check_report(release)
     notes = [
-        *_verify_contract(release, restoring=restoring),
-        *_verify_approvals(release, restoring=restoring),
+        *_verify_contract(release, restoring=restoring, now=now),
+        *_verify_signatures(release, restoring=restoring),
     ]
+    policy = policy_of(release, promised=promised_in(release.contract, release.environment.name))
+    facts = facts_of(release, now)
+    if restoring:
+        policy = Policy(policy.environment, policy.asked)
+        approvals = tuple(replace(one, doubted=False) for one in facts.approvals)
+        facts = replace(facts, approvals=approvals, contract=BoundContract(None))
+    verdict = approval_policy.evaluate(policy, facts, now)
+    approval_policy.refuse_unmet(verdict, str(release))
     contract = release.contract
     return VerifiedRelease(
         release_id=str(release.pk),
@@ -183,6 +233,7 @@ def _verified(release: Release, *, read_files: bool, restoring: bool) -> Verifie
         contract_revision=contract.revision if contract else None,
         contract=verify_bytes(contract) if contract else None,
         notes=tuple(notes),
+        waived=tuple(one.code for one in verdict.conditions if one.waived),
     )
 
 
@@ -197,27 +248,16 @@ def _payload(release: Release) -> ReleasePayload:
     return parsed
 
 
-def _verify_contract(release: Release, *, restoring: bool) -> tuple[str, ...]:
+def _verify_contract(release: Release, *, restoring: bool, now: datetime) -> tuple[str, ...]:
+    """Bytes and signatures, and that the version keeps the promise that holds today."""
     contract = release.contract
     if contract is None:
-        if release.environment.requires_contract and not restoring:
-            raise Conflict(
-                f"{release.environment.name} asks for a contract in force, and the release of "
-                f"{release} has none.",
-                code="contract_missing",
-                hint="Have a contract signed, then ask for a new release.",
-            )
         return ()
-    notes = verify_in_force(contract)
-    if restoring:
-        return notes
-    current = contract_in_force(release.version.model)
+    notes = verify_in_force(contract, restoring=restoring)
+    current = None if restoring else contract_in_force(release.version.model, now=now)
     if current is None:
-        raise Conflict(
-            f"{release.version.model.name} has no contract in force any more.",
-            code="contract_missing",
-            hint="Have a contract signed, then ask for a new release.",
-        )
+        # Whether one has to be in force is the policy's to say.
+        return notes
     if current.pk != contract.pk:
         # Superseded since: an older version may come back as long as it keeps today's promise.
         notes += verify_in_force(current)
@@ -225,50 +265,55 @@ def _verify_contract(release: Release, *, restoring: bool) -> tuple[str, ...]:
     return notes
 
 
-def _verify_approvals(release: Release, *, restoring: bool) -> tuple[str, ...]:
-    approvals = list(
-        release.approvals.filter(approved=True).select_related("key", "person").order_by("pk")
-    )
-    notes = [_verify_approval(release, approval) for approval in approvals]
-    required = dict.fromkeys(release.required_roles)
-    if not restoring:
-        required |= dict.fromkeys(policy_of(release.environment, release.contract).roles)
-    given = {approval.role for approval in approvals}
-    if missing := [role for role in required if role not in given]:
-        raise Conflict(
-            f"The release of {release} lacks the approval of {releases.ROLE_WORDS[missing[0]]}.",
-            code="approval_missing",
-            hint="The policy was made stricter since, or an approval was removed. "
-            "Ask for a new release.",
-        )
-    people = [approval.person_id for approval in approvals]
-    author_may = release.environment.author_may_approve or restoring
-    if release.requested_by_id in people and not author_may:
-        raise Conflict(
-            f"The release of {release} was approved by the person who asked for it.",
-            code="signature_invalid",
-            hint="Ask for a new release and have somebody else approve it.",
-        )
+def _verify_signatures(release: Release, *, restoring: bool) -> tuple[str, ...]:
+    signed = [
+        (one.key, one.envelope, one.person_id, one.at)
+        for one in release.approvals.all()
+        if one.approved and one.superseded_at is None and (restoring or not is_doubted(one))
+    ]
+    broken = broken_glass(release)
+    if broken is not None:
+        signed.append((broken.key, broken.envelope, broken.person_id, broken.at))
+    notes = [
+        _verify_signature(release, key, envelope, person_id, at, restoring=restoring)
+        for key, envelope, person_id, at in signed
+    ]
     return tuple(note for note in notes if note)
 
 
-def _verify_approval(release: Release, approval: ReleaseApproval) -> str:
-    if approval.key is None or approval.envelope is None:
+def _verify_signature(
+    release: Release,
+    key: SigningKey | None,
+    envelope: dict[str, Any] | None,
+    person_id: int,
+    at: datetime,
+    *,
+    restoring: bool,
+) -> str:
+    if key is None or envelope is None:
         raise Conflict(
             f"An approval of the release of {release} carries no signature.",
             code="signature_invalid",
         )
     return verify_stored(
-        approval.envelope,
-        key=approval.key,
-        signer_id=approval.person_id,
-        signed_at=approval.at,
+        envelope,
+        key=key,
+        signer_id=person_id,
+        signed_at=at,
         payload_type=RELEASE_PAYLOAD_TYPE,
         payload=bytes(release.payload),
+        restoring=restoring,
     )
 
 
 def _other_digest(release: Release, name: str) -> CovenantError:
+    if name == "report":
+        return Conflict(
+            f"The validation report of {release.version} is not the one that the release of "
+            f"{release} names: it was replaced since.",
+            code="report_replaced",
+            hint="Read the new report. Withdraw this release and ask for another, which names it.",
+        )
     return Conflict(
         f"The {name} of the release of {release} is not what was approved: its digest differs.",
         code="digest_mismatch",

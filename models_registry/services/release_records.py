@@ -16,7 +16,7 @@ from models_registry.rules.releases import check_move
 
 def subject_of(release: Release) -> str:
     """How audit entries name the release."""
-    return f"release {release.pk}"
+    return f"{release.version.model.name} release {release.pk}"
 
 
 def url_of(release: Release) -> str:
@@ -24,11 +24,17 @@ def url_of(release: Release) -> str:
     return f"/releases/{release.pk}/"
 
 
+def lapse_key(release: Release) -> str:
+    """The key of the notice that an approval of the release lapsed."""
+    return f"release.approval_lapsed:{release.pk}"
+
+
 def lock_release(release: Release) -> Release:
     """The release's row, locked until the caller's transaction ends."""
     return (
         Release.objects.select_for_update(of=("self",))
-        .select_related("environment", "version__model", "contract__model", "requested_by")
+        .select_related("environment", "version__model", "version__created_by")
+        .select_related("contract__model", "requested_by")
         .get(pk=release.pk)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 from django.db import transaction
 from django.utils import timezone
@@ -21,10 +22,15 @@ from models_registry.models import (
     ServiceContract,
     VersionState,
 )
-from models_registry.rules import release_payload, releases
+from models_registry.rules import approval_documents, release_payload, releases
+from models_registry.rules import break_glass as glass
+from models_registry.rules.approval_rules import ApprovalRule
+from models_registry.selectors.release_policies import rules_for, verdict_of
 from models_registry.services.catalog import require_part_in
 from models_registry.services.contract_checks import (
     contract_in_force,
+    require_clauses,
+    require_in_force,
     verify_bytes,
     verify_in_force,
 )
@@ -32,12 +38,12 @@ from models_registry.services.release_checks import (
     check_fit,
     check_load_test,
     complete_files,
-    policy_of,
+    promised_in,
 )
 from models_registry.services.release_records import decide, publish, record, url_of
 
 MAX_NOTE = 2000
-OPERATORS = (Role.SRE, Role.PLATFORM_ADMIN)
+OPERATORS = frozenset({Role.SRE, Role.PLATFORM_ADMIN})
 
 
 def request_release(
@@ -46,19 +52,27 @@ def request_release(
     number: int,
     environment: Environment,
     note: str = "",
+    break_glass: bool = False,
     actor: Actor,
 ) -> Release:
     """Ask to release a validated version; without approvals to wait for it is approved at once.
 
-    The same question by the same person, while it is open, gives the release that is there.
+    With `break_glass` it may be asked although the contract that the environment asks for is
+    missing: then only breaking the glass can approve it. The same question by the same person,
+    while it is open, gives the release that is there.
+
     Raises NotFound, Conflict: `version_not_validated`, `contract_missing`,
     `contract_does_not_fit`, `release_exists`, and `load_test_missing` where it would be approved
-    at once.
+    at once; NotAllowed `break_glass_impossible`.
     """
-    require(actor, "release.request")
-    if not actor.user.has_role(*OPERATORS):
+    require(actor, "release.request", team_id=model.team_id)
+    if not actor.user.roles_in(model.team_id) & OPERATORS:
         require_part_in(model, actor)
+    if break_glass:
+        glass.check_possible(environment.name, environment.break_glass_roles)
     with transaction.atomic():
+        # The policy as it is now, not as the caller read it.
+        environment = Environment.objects.get(pk=environment.pk)
         version = _lock_version(model, number)
         if version.state != VersionState.VALIDATED:
             raise Conflict(
@@ -66,7 +80,7 @@ def request_release(
                 code="version_not_validated",
                 hint="Wait for its validation, or release another version.",
             )
-        contract = _binding_contract(version, environment)
+        contract = _binding_contract(version, environment, may_miss=break_glass)
         earlier = Release.objects.filter(
             version=version,
             environment=environment,
@@ -74,11 +88,11 @@ def request_release(
         ).first()
         if earlier is not None:
             return _same_question(earlier, contract, actor)
-        release = _write(version, environment, contract, note, actor)
-        policy = policy_of(environment, contract)
-        if not policy.roles:
+        rules = rules_for(environment, promised_in(contract, environment.name))
+        release = _write(version, environment, contract, note, rules, actor)
+        if not rules and not break_glass:
             gate = check_load_test(release)
-            explanation = releases.standing(policy, ()).explanation
+            explanation = verdict_of(release, timezone.now()).explanation
             if gate.required:
                 explanation += f" {gate.sentence}"
             decide(release, ReleaseState.APPROVED, actor, reason=explanation)
@@ -102,20 +116,20 @@ def _lock_version(model: RegisteredModel, number: int) -> ModelVersion:
     return version
 
 
-def _binding_contract(version: ModelVersion, environment: Environment) -> ServiceContract | None:
+def _binding_contract(
+    version: ModelVersion, environment: Environment, *, may_miss: bool
+) -> ServiceContract | None:
     """The contract that the release is bound to: the one in force, where the version keeps it."""
     contract = contract_in_force(version.model)
     if contract is None:
-        if environment.requires_contract:
-            raise Conflict(
-                f"{environment.name} asks for a contract in force, and {version.model.name} has "
-                "none.",
-                code="contract_missing",
-                hint="Propose a contract and have the three seats sign it.",
-            )
+        if environment.requires_contract and not may_miss:
+            require_in_force(version.model)
         return None
     verify_in_force(contract)
     if environment.requires_contract:
+        if not may_miss:
+            # The risk class may have been raised since it was signed.
+            require_clauses(contract)
         check_fit(contract, version)
         return contract
     facts = ExportFacts.from_json(version.facts)
@@ -141,6 +155,7 @@ def _write(
     environment: Environment,
     contract: ServiceContract | None,
     note: str,
+    rules: Sequence[ApprovalRule],
     actor: Actor,
 ) -> Release:
     onnx, config, report = complete_files(version)
@@ -172,7 +187,8 @@ def _write(
         payload=payload,
         digest=digest(payload),
         digests=digests.named(),
-        required_roles=list(policy_of(environment, contract).roles),
+        required_rules=approval_documents.write_rules(rules),
+        required_roles=approval_documents.approver_roles(rules),
         requested_by=actor.user,
         requested_at=now,
         note=note.strip()[:MAX_NOTE],
@@ -185,7 +201,7 @@ def _write(
             "version": str(version),
             "environment": environment.name,
             "digest": release.digest,
-            "required_roles": release.required_roles,
+            "required_rules": release.required_rules,
         },
         reason=release.note,
     )

@@ -10,23 +10,32 @@ from django.utils import timezone
 
 from console.actors import Actor, require
 from console.errors import Conflict, FieldError, Invalid
-from console.models import User
-from console.rules.dsse import RELEASE_PAYLOAD_TYPE, Envelope
-from models_registry.models import Release, ReleaseApproval, ReleaseState, SeatHolder
-from models_registry.rules import bundles
+from console.rules.dsse import RELEASE_PAYLOAD_TYPE
+from console.services import notices
+from models_registry.models import Release, ReleaseApproval, ReleaseState
+from models_registry.rules import approval_policy
 from models_registry.rules import releases as rules
-from models_registry.selectors.releases import policy_of
+from models_registry.rules.approval_policy import Verdict
+from models_registry.selectors.release_policies import candidate, facts_of, policy_of
 from models_registry.services.catalog import require_part_in
 from models_registry.services.contract_checks import contract_in_force, verify_in_force
-from models_registry.services.contracts import contract_bundle
+from models_registry.services.release_bundles import release_bundle
 from models_registry.services.release_checks import (
     VerifiedRelease,
+    check_digests,
     check_load_test,
+    check_report,
     verify_release,
 )
-from models_registry.services.release_records import decide, lock_release, publish, record
+from models_registry.services.release_records import (
+    decide,
+    lapse_key,
+    lock_release,
+    publish,
+    record,
+)
 from models_registry.services.release_requests import request_release
-from models_registry.services.signatures import is_same_signature, public_key, take_in
+from models_registry.services.signatures import is_same_signature, take_in
 
 __all__ = [
     "VerifiedRelease",
@@ -44,26 +53,29 @@ def approve_release(
 ) -> Release:
     """Approve with a signature over the release's payload; the last one missing approves it.
 
-    The same envelope again changes nothing. Raises NotAllowed (`author_may_not_approve`,
-    `role_missing`), Conflict (`release_decided`, `already_decided`, `contract_superseded`,
-    `load_test_missing`), and Invalid for a key or signature that does not do (see
-    `signatures.take_in`).
+    The same envelope again changes nothing. An approved release takes approvals again when one of
+    them lapsed, also by the same person: the lapsed one stays in its history. It may be approved
+    while the environment is frozen.
+
+    Raises NotAllowed (`author_may_not_approve`, `role_missing`, `service_account`), Conflict
+    (`release_decided`, `already_decided`, `report_replaced`, `digest_mismatch`,
+    `contract_superseded`, `load_test_missing`), and Invalid for a key or signature that does not
+    do (see `signatures.take_in`).
     """
-    require(actor, "release.decide")
+    require(actor, "release.decide", team_id=release.version.model.team_id)
     with transaction.atomic():
-        release = lock_release(release)
+        release, now = lock_release(release), timezone.now()
+        policy, facts = policy_of(release), facts_of(release, now)
         own = _own_decision(release, actor)
-        if own and own.key and own.envelope and is_same_signature(own.envelope, own.key, envelope):
+        given = {one.person: one for one in facts.approvals}.get(actor.user.username)
+        lapsed = given is not None and not approval_policy.still_counts(policy, given, now)
+        if not lapsed and own and _is_repeated(own, envelope):
             return release
-        policy = policy_of(release)
-        given = list(release.approvals.filter(approved=True).values_list("role", flat=True))
-        _check_open(release, own)
-        role = rules.role_for_approval(
-            policy,
-            approved_roles=given,
-            held_roles=_held_roles(release, actor.user),
-            is_author=release.requested_by_id == actor.user.pk,
-        )
+        _check_open(release, None if lapsed else own, approval_policy.evaluate(policy, facts, now))
+        mine = candidate(actor.user, release, now)
+        role = approval_policy.check_may_approve(policy, facts, mine, now)
+        check_digests(release)
+        check_report(release)
         _check_contract(release)
         gate = check_load_test(release)
         stored, key = take_in(
@@ -72,8 +84,17 @@ def approve_release(
             payload=bytes(release.payload),
             actor=actor,
         )
+        if lapsed and own is not None:
+            release.approvals.filter(pk=own.pk).update(superseded_at=now)
         ReleaseApproval.objects.create(
-            release=release, role=role, person=actor.user, key=key, approved=True, envelope=stored
+            release=release,
+            role=role,
+            roles=sorted(mine.roles),
+            seats=sorted(mine.seats),
+            person=actor.user,
+            key=key,
+            approved=True,
+            envelope=stored,
         )
         record(
             release,
@@ -84,10 +105,13 @@ def approve_release(
                 "key": key.keyid,
                 "digest": release.digest,
                 "load_test": gate.run.id if gate.run else None,
+                **({"renewed": True} if lapsed else {}),
             },
         )
-        if rules.standing(policy, [*given, role]).complete:
-            decide(release, ReleaseState.APPROVED, actor)
+        if approval_policy.evaluate(policy, facts_of(release, now), now).approved:
+            if release.state == ReleaseState.PROPOSED:
+                decide(release, ReleaseState.APPROVED, actor)
+            notices.end(key=lapse_key(release))
         publish(release)
     return release
 
@@ -97,7 +121,7 @@ def refuse_release(*, release: Release, reason: str, actor: Actor) -> Release:
 
     Raises Invalid without a reason, NotAllowed for a person whose word is not asked for.
     """
-    require(actor, "release.decide")
+    require(actor, "release.decide", team_id=release.version.model.team_id)
     if not reason.strip():
         raise Invalid(
             "A refusal needs a reason.",
@@ -106,21 +130,23 @@ def refuse_release(*, release: Release, reason: str, actor: Actor) -> Release:
             errors=(FieldError("/reason", "is empty"),),
         )
     with transaction.atomic():
-        release = lock_release(release)
+        release, now = lock_release(release), timezone.now()
         own = _own_decision(release, actor)
         if own is not None and not own.approved and release.state == ReleaseState.REFUSED:
             return release
-        policy = policy_of(release)
-        given = list(release.approvals.filter(approved=True).values_list("role", flat=True))
-        _check_open(release, own)
-        role = rules.role_for_approval(
-            policy,
-            approved_roles=given,
-            held_roles=_held_roles(release, actor.user),
-            is_author=release.requested_by_id == actor.user.pk,
-        )
+        policy, facts = policy_of(release), facts_of(release, now)
+        if release.state != ReleaseState.PROPOSED or own is not None:
+            _check_open(release, own, None)
+        mine = candidate(actor.user, release, now)
+        role = approval_policy.check_may_approve(policy, facts, mine, now)
         ReleaseApproval.objects.create(
-            release=release, role=role, person=actor.user, approved=False, reason=reason.strip()
+            release=release,
+            role=role,
+            roles=sorted(mine.roles),
+            seats=sorted(mine.seats),
+            person=actor.user,
+            approved=False,
+            reason=reason.strip(),
         )
         decide(release, ReleaseState.REFUSED, actor, reason=reason.strip())
         publish(release)
@@ -129,7 +155,7 @@ def refuse_release(*, release: Release, reason: str, actor: Actor) -> Release:
 
 def withdraw_release(*, release: Release, reason: str = "", actor: Actor) -> Release:
     """Take an open question back; by the person who asked, or somebody with a part in the model."""
-    require(actor, "release.request")
+    require(actor, "release.request", team_id=release.version.model.team_id)
     with transaction.atomic():
         release = lock_release(release)
         if release.requested_by_id != actor.user.pk:
@@ -142,37 +168,22 @@ def withdraw_release(*, release: Release, reason: str = "", actor: Actor) -> Rel
     return release
 
 
-def release_bundle(release: Release) -> bytes:
-    """Everything that an offline check of the release (and its contract) needs, as JSON text."""
-    approvals = list(
-        release.approvals.filter(approved=True).select_related("person", "key").order_by("pk")
-    )
-    signed = [(a, a.key, a.envelope) for a in approvals if a.key is not None and a.envelope]
-    return bundles.release_bundle(
-        payload=bytes(release.payload),
-        envelopes=[Envelope.parse(envelope) for _, _, envelope in signed],
-        approvals=[
-            bundles.SeatSignature(
-                seat=approval.role,
-                user=approval.person.username,
-                keyid=key.keyid,
-                signed_at=approval.at,
-                revoked_at=key.revoked_at,
-            )
-            for approval, key, _ in signed
-        ],
-        keys=[public_key(key) for _, key, _ in signed],
-        issued=timezone.now(),
-        contract=contract_bundle(release.contract) if release.contract else None,
-    )
-
-
 def _own_decision(release: Release, actor: Actor) -> ReleaseApproval | None:
-    return release.approvals.filter(person=actor.user).select_related("key").first()
+    own = release.approvals.filter(person=actor.user, superseded_at__isnull=True)
+    return own.select_related("key").first()
 
 
-def _check_open(release: Release, own: ReleaseApproval | None) -> None:
-    if release.state != ReleaseState.PROPOSED:
+def _is_repeated(own: ReleaseApproval, envelope: bytes | str | Mapping[str, Any]) -> bool:
+    """Whether the envelope is the one that the person's approval holds."""
+    if own.key is None or own.envelope is None:
+        return False
+    return is_same_signature(own.envelope, own.key, envelope)
+
+
+def _check_open(release: Release, own: ReleaseApproval | None, verdict: Verdict | None) -> None:
+    """Raise Conflict unless it waits for an approval: at first, or because one does not do now."""
+    again = release.state == ReleaseState.APPROVED and verdict is not None
+    if release.state != ReleaseState.PROPOSED and not (again and verdict and not verdict.approved):
         raise Conflict(
             f"The release of {release} is {release.get_state_display()} already.",
             code="release_decided",
@@ -189,6 +200,13 @@ def _check_open(release: Release, own: ReleaseApproval | None) -> None:
 def _check_contract(release: Release) -> None:
     """What is approved names a contract by digest: it must still be the one in force, and hold."""
     if release.contract is None:
+        if release.environment.requires_contract:
+            raise Conflict(
+                f"{release.environment.name} asks for a contract in force, and the release of "
+                f"{release} names none.",
+                code="contract_missing",
+                hint="Have a contract signed, then ask for a new release; or break the glass.",
+            )
         return
     current = contract_in_force(release.version.model)
     if current is None or current.pk != release.contract_id:
@@ -199,8 +217,3 @@ def _check_contract(release: Release) -> None:
             hint="Withdraw it and ask for a release under the contract in force.",
         )
     verify_in_force(release.contract)
-
-
-def _held_roles(release: Release, user: User) -> set[str]:
-    seats = SeatHolder.objects.filter(model=release.version.model, user=user)
-    return {*user.roles, *seats.values_list("seat", flat=True)}

@@ -110,7 +110,9 @@ def test_a_node_shows_what_is_loaded_against_what_should_be(
 def test_the_embedded_stack_is_registered_once_and_keeps_changed_policies(
     fleet_rows: Fleet, tmp_path: Any
 ) -> None:
-    Environment.objects.filter(name="production").update(approver_roles=["business_owner"])
+    Environment.objects.filter(name="production").update(
+        approval_rules=factories.approval_rules("business_owner")
+    )
     config = env.load({"COVENANT_HOME": str(tmp_path), "COVENANT_PORT_BASE": "9300"})
     for _ in range(2):
         fleet.bootstrap_embedded(config, fleet_rows.system)

@@ -226,7 +226,7 @@ def _world(number: int) -> None:
         ("/models/", 8),
         ("/models/model_000/versions/", 7),
         ("/models/model_000/contracts/", 8),
-        ("/models/model_000/releases/", 8),
+        ("/models/model_000/releases/", 9),
     ],
 )
 def test_a_list_takes_the_same_queries_however_long_it_is(

@@ -228,19 +228,27 @@ def test_the_policy_of_an_environment_is_shown_to_all_and_changed_by_an_admin(
     factories.make_environment("production")
     shown = Visitor(people.vic).get("/environments/panel/", part=True)
     assert "production" in shown
-    assert "must be in force" in shown
+    assert "A contract must be in force." in shown
     assert "/environments/production/change/" not in shown.links
     assert Visitor(people.dana).get("/environments/production/change/").status == 403
     ada = Visitor(people.ada)
     assert "production" in ada.get("/environments/production/change/")
     saved = ada.post(
         "/environments/production/change/",
-        {"requires_contract": "on", "approver_roles": ["sre", "business_owner"]},
+        {
+            "requires_contract": "on",
+            "rule-TOTAL_FORMS": "1",
+            "rule-INITIAL_FORMS": "0",
+            "rule-0-count": "2",
+            "rule-0-roles": ["sre", "business_owner"],
+            "rule-0-excluded": ["uploader"],
+        },
     )
     assert saved.address == "/settings/environments/"
     again = ada.get("/environments/panel/", part=True)
-    assert "Business owner" in again
-    refused = ada.post("/environments/new/", {"name": "Not A Name"})
+    assert "2 × SRE or Business owner, who did not upload it" in again
+    rows = {"rule-TOTAL_FORMS": "0", "rule-INITIAL_FORMS": "0"}
+    refused = ada.post("/environments/new/", {"name": "Not A Name", **rows})
     assert refused.status == 422
     assert "is not an environment" in refused
-    assert ada.post("/environments/new/", {"name": "canary"}).status == 302
+    assert ada.post("/environments/new/", {"name": "canary", **rows}).status == 302

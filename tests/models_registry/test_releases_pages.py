@@ -40,12 +40,12 @@ def test_it_shows_what_is_approved_and_who_is_asked(people: People, release: Rel
     shown = Visitor(people.sam).get(page(release))
     for words in (
         "fraud_detector v1 to production",
-        "production asks for an approval in each of these roles.",
-        "The person who asked may not approve.",
-        "It asks for a contract in force.",
-        "SRE",
+        "What production asks for. One person counts once.",
+        "1 SRE, who neither asked for it nor uploaded it",
+        "A contract in force",
+        "Can approve:",
         "Sam",
-        "Not approved yet",
+        "Missing",
         release.digest,
         release.digests["onnx"][:12],
         release.digests["config"][:12],

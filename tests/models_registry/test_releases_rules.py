@@ -1,18 +1,16 @@
-"""The policy in words, the moves of a release, and whether a graph keeps a promise."""
+"""The moves of a release, and whether a graph keeps a promise."""
 
 from __future__ import annotations
 
 import pytest
 
-from console.errors import Conflict, NotAllowed
+from console.errors import Conflict
 from models_registry.exporting.protocol import TensorSpec
 from models_registry.rules import contract_document, releases
-from models_registry.rules.releases import Policy
 from tests.factories import INPUTS, OUTPUTS, contract_body
 
 STATES = ("proposed", "approved", "refused", "withdrawn")
 LEGAL = {("proposed", "approved"), ("proposed", "refused"), ("proposed", "withdrawn")}
-PRODUCTION = Policy("production", True, ("sre", "business_owner"))
 
 
 @pytest.mark.parametrize("before", STATES)
@@ -24,71 +22,6 @@ def test_the_moves_of_a_release(before: str, after: str) -> None:
     else:
         with pytest.raises(Conflict):
             releases.check_move(before, after, "It")
-
-
-@pytest.mark.parametrize(
-    ("policy", "given", "sentence"),
-    [
-        (
-            Policy("staging", False, ()),
-            (),
-            "staging asks for no approval, and no contract is required: approved by policy.",
-        ),
-        (
-            PRODUCTION,
-            ("sre",),
-            "production asks for the approval of an SRE and a business owner, other than the "
-            "person who asked, and a contract in force is required. Missing: a business owner.",
-        ),
-        (
-            Policy("production", True, ("sre",), author_may_approve=True),
-            ("sre",),
-            "production asks for the approval of an SRE, and a contract in force is required. "
-            "All approvals are there.",
-        ),
-    ],
-)
-def test_the_policy_explains_itself(policy: Policy, given: tuple[str, ...], sentence: str) -> None:
-    assert releases.standing(policy, given).explanation == sentence
-
-
-def test_the_contract_adds_to_the_environments_policy() -> None:
-    contract = contract_document.from_json(
-        contract_body(approvals={"production": ["business_owner", "sre"]})
-    )
-    policy = releases.policy_for(
-        environment="production",
-        requires_contract=True,
-        approver_roles=["sre"],
-        author_may_approve=False,
-        contract=contract,
-    )
-    assert policy.roles == ("sre", "business_owner")
-
-
-@pytest.mark.parametrize(
-    ("held", "approved", "author", "outcome"),
-    [
-        ({"sre"}, (), False, "sre"),
-        ({"business_owner", "sre"}, ("sre",), False, "business_owner"),
-        ({"sre"}, ("sre",), False, "role_missing"),
-        ({"viewer"}, (), False, "role_missing"),
-        ({"sre"}, (), True, "author_may_not_approve"),
-    ],
-)
-def test_the_role_in_which_a_person_approves(held, approved, author: bool, outcome: str) -> None:
-    def ask() -> str:
-        return releases.role_for_approval(
-            PRODUCTION, approved_roles=approved, held_roles=held, is_author=author
-        )
-
-    if outcome in PRODUCTION.roles:
-        assert ask() == outcome
-    else:
-        with pytest.raises(NotAllowed) as refused:
-            ask()
-        assert refused.value.code == outcome
-        assert refused.value.hint
 
 
 @pytest.mark.parametrize(

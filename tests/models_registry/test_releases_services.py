@@ -29,6 +29,8 @@ from tests.factories import People, actor
 from tests.models_registry import signing
 
 pytestmark = pytest.mark.django_db
+OPEN_RULES = [{"count": 1, "roles": ["sre"], "seats": ["sre"], "not": []}]
+STRICTER = factories.approval_rules("sre", "business_owner")
 
 
 @pytest.fixture
@@ -116,10 +118,13 @@ def test_nobody_approves_their_own_question(people: People, production) -> None:
     with pytest.raises(NotAllowed) as refused:
         approve(release, people.sam)
     assert refused.value.code == "author_may_not_approve"
-    Environment.objects.filter(pk=production.pk).update(author_may_approve=True)
-    approve(release, people.sam)
-    release.refresh_from_db()
-    assert release.state == ReleaseState.APPROVED
+    Environment.objects.filter(pk=production.pk).update(approval_rules=OPEN_RULES)
+    # What was asked for under a stricter policy stays under it; what is asked anew does not.
+    releases.withdraw_release(release=release, actor=actor(people.sam))
+    anew = ask(version, production, people.sam)
+    approve(anew, people.sam)
+    anew.refresh_from_db()
+    assert anew.state == ReleaseState.APPROVED
 
 
 def test_approval_refusals(people: People, production) -> None:
@@ -321,7 +326,7 @@ def test_a_revoked_approvers_key(people: People) -> None:
 
 def test_a_stricter_policy_is_asked_of_what_was_approved_before(production) -> None:
     release = factories.make_release()
-    Environment.objects.filter(pk=production.pk).update(approver_roles=["sre", "business_owner"])
+    Environment.objects.filter(pk=production.pk).update(approval_rules=STRICTER)
     with pytest.raises(Conflict) as refused:
         releases.verify_release(release)
     assert refused.value.code == "approval_missing"
@@ -331,7 +336,7 @@ def test_what_ran_already_is_put_back_under_a_policy_or_contract_that_changed_si
     production,
 ) -> None:
     release = factories.make_release()
-    Environment.objects.filter(pk=production.pk).update(approver_roles=["sre", "business_owner"])
+    Environment.objects.filter(pk=production.pk).update(approval_rules=STRICTER)
     body = factories.contract_body()["interface"]
     body["outputs"][0]["name"] = "score"
     factories.make_contract(
