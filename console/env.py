@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from console.env_sign_in import SIGN_IN_VARIABLES, SignInConfig, read_sign_in
 from console.env_values import ConfigError as ConfigError
 from console.env_values import EmailServer as EmailServer
 from console.env_values import kept_secret as kept_secret
@@ -27,6 +28,7 @@ VARIABLES = frozenset(
     {
         "COVENANT_ALLOWED_HOSTS",
         "COVENANT_ALLOW_PICKLED_MODULES",
+        "COVENANT_AUDIT_RETENTION_MONTHS",
         "COVENANT_BASE_URL",
         "COVENANT_CUSTOM_OP_LIBRARIES",
         "COVENANT_DEBUG",
@@ -44,6 +46,7 @@ VARIABLES = frozenset(
         "COVENANT_TRITON",
         "COVENANT_TRITON_KEY",
         "COVENANT_TRITON_RELEASE",
+        *SIGN_IN_VARIABLES,
     }
 )
 # The command line client's own; a shell may well hold it when the server is started there.
@@ -126,9 +129,9 @@ class Config:
     custom_op_libraries: tuple[Path, ...]
     allow_pickled_modules: bool
     signing_key: Path | None
-    email: EmailServer | None
     audit_retention_months: int
     private_addresses: tuple[IPv4Network | IPv6Network, ...]
+    sign_in: SignInConfig
     email: EmailServer | None
 
     @property
@@ -192,11 +195,11 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         custom_op_libraries=read_files(env, "COVENANT_CUSTOM_OP_LIBRARIES"),
         allow_pickled_modules=read_bool(env, "COVENANT_ALLOW_PICKLED_MODULES", False),
         signing_key=next(iter(read_files(env, "COVENANT_SIGNING_KEY")), None),
-        email=read_email(env),
         audit_retention_months=read_int(
             env, "COVENANT_AUDIT_RETENTION_MONTHS", 0, low=0, high=1200
         ),
         private_addresses=read_networks(env, "COVENANT_PRIVATE_ADDRESSES"),
+        sign_in=read_sign_in(env),
         email=read_email(env),
     )
 
