@@ -27,6 +27,24 @@ from console.api.keys import (
     TokenRevokeView,
 )
 from console.api.notices import NoticeDoneView, NoticeListView
+from console.api.people import (
+    DeactivateView,
+    DepartureView,
+    PersonListView,
+    PersonTokenListView,
+    PersonView,
+    ReactivateView,
+)
+from console.api.service_accounts import (
+    ServiceAccountDisableView,
+    ServiceAccountEnableView,
+    ServiceAccountListView,
+    ServiceAccountTokenListView,
+    ServiceAccountView,
+    TokenExchangeView,
+    WorkloadListView,
+    WorkloadView,
+)
 from console.api.signing_keys import (
     KeyEffectView,
     KeyExportView,
@@ -34,6 +52,13 @@ from console.api.signing_keys import (
     KeyRevokeView,
     PasskeyListView,
     PasskeyOptionsView,
+)
+from console.api.teams import (
+    InvitationListView,
+    InvitationRevokeView,
+    TeamListView,
+    TeamMemberView,
+    TeamView,
 )
 
 urlpatterns = [
@@ -54,7 +79,58 @@ urlpatterns = [
     path("keys/<str:key_id>/effect/", KeyEffectView.as_view(), name="key-effect"),
     path("keys/<str:key_id>/revoke/", KeyRevokeView.as_view(), name="key-revoke"),
     path("tokens/", TokenListView.as_view(), name="token-list"),
+    path("tokens/exchange/", TokenExchangeView.as_view(), name="token-exchange"),
     path("tokens/<int:token_id>/revoke/", TokenRevokeView.as_view(), name="token-revoke"),
+    path("people/", PersonListView.as_view(), name="person-list"),
+    path("people/<slug:username>/", PersonView.as_view(), name="person-detail"),
+    path("people/<slug:username>/departure/", DepartureView.as_view(), name="person-departure"),
+    path("people/<slug:username>/deactivate/", DeactivateView.as_view(), name="person-deactivate"),
+    path("people/<slug:username>/reactivate/", ReactivateView.as_view(), name="person-reactivate"),
+    path("people/<slug:username>/tokens/", PersonTokenListView.as_view(), name="person-tokens"),
+    path("invitations/", InvitationListView.as_view(), name="invitation-list"),
+    path(
+        "invitations/<uuid:invitation_id>/revoke/",
+        InvitationRevokeView.as_view(),
+        name="invitation-revoke",
+    ),
+    path("teams/", TeamListView.as_view(), name="team-list"),
+    path("teams/<slug:slug>/", TeamView.as_view(), name="team-detail"),
+    path(
+        "teams/<slug:slug>/members/<slug:username>/",
+        TeamMemberView.as_view(),
+        name="team-member",
+    ),
+    path("service-accounts/", ServiceAccountListView.as_view(), name="service-account-list"),
+    path(
+        "service-accounts/<slug:username>/",
+        ServiceAccountView.as_view(),
+        name="service-account-detail",
+    ),
+    path(
+        "service-accounts/<slug:username>/disable/",
+        ServiceAccountDisableView.as_view(),
+        name="service-account-disable",
+    ),
+    path(
+        "service-accounts/<slug:username>/enable/",
+        ServiceAccountEnableView.as_view(),
+        name="service-account-enable",
+    ),
+    path(
+        "service-accounts/<slug:username>/tokens/",
+        ServiceAccountTokenListView.as_view(),
+        name="service-account-tokens",
+    ),
+    path(
+        "service-accounts/<slug:username>/workloads/",
+        WorkloadListView.as_view(),
+        name="workload-list",
+    ),
+    path(
+        "service-accounts/<slug:username>/workloads/<int:workload_id>/",
+        WorkloadView.as_view(),
+        name="workload-detail",
+    ),
     path("audit/", AuditListView.as_view(), name="audit-list"),
     path("audit/verify/", AuditVerifyView.as_view(), name="audit-verify"),
     path("audit/export/", AuditExportView.as_view(), name="audit-export"),
