@@ -98,7 +98,7 @@ def _limitations(contract: ContractDocument | None, report: dict[str, Any]) -> l
         if check["verdict"] == "warning"
     ]
     found += [
-        f"Input {tensor.name} is promised for values from {tensor.minimum} to {tensor.maximum} only."
+        f"Input {tensor.name} is promised from {tensor.minimum} to {tensor.maximum} only."
         for tensor in (contract.interface.inputs if contract else ())
         if tensor.minimum is not None or tensor.maximum is not None
     ]
