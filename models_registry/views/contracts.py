@@ -8,28 +8,22 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from console.actors import require
 from console.api.authentication import actor_of, user_of
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed
 from console.forms import KeyForm
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
-from models_registry.forms import ContractForm
-from models_registry.models import (
-    ContractState,
-    ModelVersion,
-    RegisteredModel,
-    ServiceContract,
-    VersionState,
-)
-from models_registry.rules import contract_document, contract_proposal
-from models_registry.rules.contract_diff import diff
+from console.selectors.paging import page_of
+from models_registry.models import ContractState, Seat, ServiceContract
+from models_registry.rules import contract_proposal
 from models_registry.rules.contract_order import in_reading_order
-from models_registry.rules.contract_terms import terms
-from models_registry.rules.contract_types import ContractDocument
+from models_registry.rules.contract_validity import days_left
 from models_registry.selectors.catalog import find_model
+from models_registry.selectors.contract_comments import discussion_of
+from models_registry.selectors.contract_drafts import draft_list
 from models_registry.selectors.contracts import (
     ContractPage,
     contract_list,
@@ -37,12 +31,8 @@ from models_registry.selectors.contracts import (
     find_contract,
 )
 from models_registry.selectors.model_events import subject_events
-from models_registry.selectors.versions import find_version, version_list
 from models_registry.services.contract_checks import verify_bytes, verify_in_force
 from models_registry.services.contracts import (
-    contract_in_force,
-    propose_contract,
-    propose_document,
     sign_contract,
     subject_of,
     withdraw_contract,
@@ -51,6 +41,8 @@ from models_registry.views.contract_words import changes_in_words, seat_rows, te
 from models_registry.views.events import timeline
 from models_registry.views.refusals import REFUSED, may, tell, wants_fragment
 from models_registry.views.signing import signing_context
+
+STILL_COUNTS = (ContractState.PROPOSED, ContractState.IN_FORCE)
 
 
 @require_safe
@@ -104,49 +96,43 @@ def withdraw(request: HttpRequest, name: str, revision: int) -> HttpResponse:
     return redirect("models_registry:contract-detail", name, revision)
 
 
-@require_http_methods(["GET", "POST"])
-def propose(request: HttpRequest, name: str) -> HttpResponse:
-    """The editor with a document to start from, and the proposal that it makes."""
-    model, actor = find_model(name, user=user_of(request)), actor_of(request)
-    require(actor, "contract.propose", model.team_id)
-    status, version = 200, None
-    fault: CovenantError | None = None
-    if request.method == "POST":
-        form = ContractForm(request.POST)
-        status = 422
-        if form.is_valid():
-            try:
-                contract = propose_contract(
-                    model=model,
-                    document=form.cleaned_data["document"],
-                    note=form.cleaned_data["note"],
-                    actor=actor,
-                )
-            except REFUSED as error:
-                fault, status = error, error.status
-            else:
-                messages.success(request, _("Proposed. The three seats can sign it now."))
-                return redirect("models_registry:contract-detail", name, contract.revision)
-        text = request.POST.get("document", "")
-    else:
-        version = _version_to_start_from(request, model)
-        text, fault = _document_to_start_from(request, model, version)
-        form = ContractForm(initial={"document": text})
+@require_safe
+def index(request: HttpRequest, name: str) -> HttpResponse:
+    """A model's drafts and contracts in every state, and the way to compare any two."""
+    actor = actor_of(request)
+    model = find_model(name, user=actor.user)
+    state = request.GET.get("state", "")
+    state = state if state in ContractState.values else ""
+    page = page_of(
+        contract_list(name, user=actor.user, state=state).order_by("-revision"),
+        cursor=request.GET.get("cursor", ""),
+    )
+    revisions = contract_list(name, user=actor.user).values_list("revision", flat=True)
     context = {
         "model": model,
-        "form": form,
-        "fault": fault,
-        "version": version,
-        **({} if fault else _preview(model, text)),
+        "contracts": [_row(contract) for contract in page.rows],
+        "drafts": draft_list(actor.user, name)[:50],
+        "states": [
+            {"value": value, "label": label, "is_chosen": value == state}
+            for value, label in (("", _("All")), *ContractState.choices)
+        ],
+        "state": state,
+        "revisions": list(revisions[:200]),
+        "may_draft": may(actor, "contract.draft", model),
+        **page.links(request.GET),
     }
-    return render(request, "models_registry/contracts/propose.html", context, status=status)
+    return render(request, "models_registry/contracts/list.html", context)
 
 
-@require_POST
-def preview(request: HttpRequest, name: str) -> HttpResponse:
-    """What the document means and changes, or every fault of it; a fragment."""
-    context = _preview(find_model(name, user=user_of(request)), request.POST.get("document", ""))
-    return render(request, "models_registry/contracts/_preview.html", context)
+@require_safe
+def compare(request: HttpRequest, name: str) -> HttpResponse:
+    """To the page of one revision against another, as two selects name them."""
+    revision = request.GET.get("revision", "")
+    against = request.GET.get("against", "")
+    if not all(one.isdecimal() and len(one) < 9 for one in (revision, against)):
+        return redirect("models_registry:contract-list", name)
+    address = reverse("models_registry:contract-detail", args=[name, int(revision)])
+    return redirect(f"{address}?against={int(against)}#changes")
 
 
 def _detail(request: HttpRequest, name: str, revision: int) -> dict[str, Any]:
@@ -155,6 +141,7 @@ def _detail(request: HttpRequest, name: str, revision: int) -> dict[str, Any]:
     actor = actor_of(request)
     page = contract_page(actor.user, name, revision, against=against)
     contract = page.contract
+    discussion = discussion_of(contract)
     return {
         "page": page,
         "contract": contract,
@@ -163,6 +150,10 @@ def _detail(request: HttpRequest, name: str, revision: int) -> dict[str, Any]:
         "document": contract_proposal.to_yaml(in_reading_order(contract.document)),
         "changes": changes_in_words(page.changes),
         "seats": seat_rows(page, actor.user.pk),
+        "discussion": discussion,
+        "may_comment": contract.state == ContractState.PROPOSED
+        and may(actor, "contract.comment", contract.model),
+        "days_left": _days_left(contract),
         "others": [
             one for one in contract_list(name, user=user_of(request))[:50] if one.pk != contract.pk
         ],
@@ -221,63 +212,18 @@ def _commands(page: ContractPage) -> dict[str, str]:
     }
 
 
-def _preview(model: RegisteredModel, text: str) -> dict[str, Any]:
-    try:
-        document = contract_document.load(text)
-    except Invalid as error:
-        return {"model": model, "fault": error}
-    current = contract_in_force(model)
-    changes = diff(_document_of(current), document) if current else ()
-    wrong_model = (
-        Invalid(
-            f"The document is about {document.model}, not about {model.name}.",
-            code="other_model",
-            hint=f"Set “model: {model.name}”.",
-        )
-        if document.model != model.name
-        else None
-    )
+def _row(contract: ServiceContract) -> dict[str, Any]:
+    """A line of the list: the contract, its seats and what is left of its time."""
+    signed = {signature.seat: signature for signature in contract.signatures.all()}
     return {
-        "model": model,
-        "fault": wrong_model,
-        "topics": terms_in_words(terms(document)),
-        "changes": changes_in_words(changes),
-        "current": current,
+        "contract": contract,
+        "seats": [{"label": seat.label, "signature": signed.get(seat.value)} for seat in Seat],
+        "days_left": _days_left(contract),
     }
 
 
-def _document_of(contract: ServiceContract) -> ContractDocument:
-    return contract_document.load(bytes(contract.payload), "json")
-
-
-def _version_to_start_from(request: HttpRequest, model: RegisteredModel) -> ModelVersion | None:
-    asked = request.GET.get("version", "")
-    if asked.isdecimal() and len(asked) < 9:
-        return find_version(model.name, int(asked), user=user_of(request))
-    newest = (
-        version_list(model.name, state=VersionState.VALIDATED, user=user_of(request))
-        .order_by("-number")
-        .first()
-    )
-    return find_version(model.name, newest.number, user=user_of(request)) if newest else None
-
-
-def _document_to_start_from(
-    request: HttpRequest, model: RegisteredModel, version: ModelVersion | None
-) -> tuple[str, CovenantError | None]:
-    """The text of the editor: an earlier revision, or a proposal for the version."""
-    asked = request.GET.get("from", "")
-    if asked.isdecimal() and len(asked) < 9:
-        earlier = find_contract(model.name, int(asked), user=user_of(request))
-        return contract_proposal.to_yaml(in_reading_order(earlier.document)), None
-    if version is None:
-        fault = Conflict(
-            _("No version of this model has been validated yet, so its interface is not known."),
-            code="version_not_validated",
-            hint=_("Write the document by hand, or wait for the first validation."),
-        )
-        return "", fault
-    try:
-        return contract_proposal.to_yaml(propose_document(version)), None
-    except REFUSED as error:
-        return "", error
+def _days_left(contract: ServiceContract) -> int | None:
+    """Days until the last one, for what is proposed or in force and has one."""
+    if contract.valid_until is None or contract.state not in STILL_COUNTS:
+        return None
+    return days_left(contract.valid_until, timezone.now())

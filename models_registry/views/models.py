@@ -24,6 +24,7 @@ from models_registry.forms import (
 )
 from models_registry.models import ContractState, ModelVersion, Seat
 from models_registry.selectors.catalog import ModelPage, find_model, model_list, model_page
+from models_registry.selectors.contract_drafts import draft_list
 from models_registry.selectors.model_events import model_events
 from models_registry.selectors.versions import version_list
 from models_registry.services.catalog import assign_seat, change_model, register_model, set_alias
@@ -37,6 +38,7 @@ SORTS = {
     "versions": (gettext_lazy("Most versions"), ("-last_version_number", "name")),
 }
 VERSIONS_SHOWN = 20
+DRAFTS_SHOWN = 5
 
 
 @require_safe
@@ -125,6 +127,7 @@ def detail(request: HttpRequest, name: str) -> HttpResponse:
         "model": page.model,
         "versions": _with_aliases(page, versions.rows),
         "signatures": _signatures(page),
+        "drafts": draft_list(user_of(request), name)[:DRAFTS_SHOWN],
         "events": timeline(model_events(page.model, shown=8)),
         "here": request.get_full_path(),
         **versions.links(request.GET),

@@ -155,19 +155,6 @@ def test_the_errors_are_drawn_and_can_be_read_as_a_table(sign_in: SignIn) -> Non
     assert "1e-8–1e-750" in rows
 
 
-def test_the_preview_of_a_contract_follows_the_text(sign_in: SignIn) -> None:
-    model = factories.make_model()
-    factories.make_version(model)
-    factories.make_contract(model)
-    tab = sign_in("dana", "/models/fraud_detector/contracts/new/")
-    tab.wait_for_selector("text=both promise the same")
-    text = tab.input_value("#id_document")
-    tab.fill("#id_document", text.replace("threshold_ms: 80", "threshold_ms: 200"))
-    tab.wait_for_selector("#preview >> text=promises less")
-    tab.fill("#id_document", text.replace("threshold_ms: 80", "threshold_ms: fast"))
-    tab.wait_for_selector("#preview code:has-text('/objectives/0/threshold_ms')")
-
-
 def test_a_state_dict_is_described_by_its_source_on_a_phone(
     sign_in: SignIn, tmp_path: Path
 ) -> None:

@@ -10,7 +10,6 @@ from django.utils import timezone
 from console.models import SigningKey
 from models_registry.models import ContractSignature, ContractState, ServiceContract
 from models_registry.rules.contract_order import in_reading_order
-from models_registry.rules.contract_proposal import to_yaml
 from models_registry.services.contracts import url_of
 from tests import factories
 from tests.factories import People
@@ -129,82 +128,6 @@ def test_a_document_that_was_changed_in_the_database_is_said_to_be_so(people: Pe
     contract.document = {**contract.document, "load": {"qps": 9}}
     contract.save()
     assert "is not what was proposed" in Visitor(people.bea).get(url_of(contract))
-
-
-def test_a_contract_is_proposed_from_a_version_and_from_an_edited_text(people: People) -> None:
-    model = factories.make_model()
-    factories.make_version(model)
-    dana = Visitor(people.dana)
-    start = dana.get("/models/fraud_detector/contracts/new/")
-    assert "started from version 1" in start
-    assert "name: risk_score" in start
-    text = to_yaml(factories.contract_body())
-    made = dana.post(
-        "/models/fraud_detector/contracts/new/", {"document": text, "note": "First promise."}
-    )
-    contract = ServiceContract.objects.get()
-    assert made.address == url_of(contract)
-    assert contract.note == "First promise."
-    next_one = dana.get("/models/fraud_detector/contracts/new/?from=1")
-    assert "risk_score: 0.3" in next_one
-
-
-def test_the_next_proposal_keeps_the_ranges_and_the_fallback_that_are_promised(
-    people: People,
-) -> None:
-    model = factories.make_model()
-    version = factories.make_version(model)
-    version.outputs = []
-    version.save()
-    factories.make_contract(model)
-    shown = Visitor(people.dana).get("/models/fraud_detector/contracts/new/")
-    assert "Nothing that matters: both promise the same." in shown
-    assert "risk_score: 0.3" in shown
-
-
-def test_every_fault_of_a_document_is_told_with_its_place(people: People) -> None:
-    factories.make_model()
-    body = factories.contract_body()
-    body["objectives"][0]["threshold_ms"] = -1
-    body["fallbak"] = body.pop("fallback")
-    dana = Visitor(people.dana)
-    for part in (False, True):
-        address = "/models/fraud_detector/contracts/new/" + ("preview/" if part else "")
-        shown = dana.post(address, {"document": to_yaml(body)}, part=part)
-        assert shown.status == (200 if part else 422)
-        assert "/objectives/0/threshold_ms" in shown
-        assert "/fallbak" in shown
-        assert "did you mean fallback?" in shown
-    assert not ServiceContract.objects.exists()
-
-
-def test_the_preview_shows_terms_and_what_they_change(people: People) -> None:
-    model = factories.make_model()
-    factories.make_contract(model)
-    dana = Visitor(people.dana)
-    address = "/models/fraud_detector/contracts/new/preview/"
-    changed = to_yaml(factories.contract_body(load={"qps": 500}))
-    shown = dana.post(address, {"document": changed}, part=True)
-    assert "The document is sound" in shown
-    assert "This holds up to 500 requests per second." in shown
-    assert "promises less" in shown
-    other = to_yaml(factories.contract_body("churn_model"))
-    assert "is about churn_model" in dana.post(address, {"document": other}, part=True)
-
-
-def test_the_contract_in_force_proposed_again_is_a_conflict(people: People) -> None:
-    model = factories.make_model()
-    contract = factories.make_contract(model)
-    text = to_yaml(contract.document)
-    shown = Visitor(people.dana).post("/models/fraud_detector/contracts/new/", {"document": text})
-    assert shown.status == 409
-    assert "the contract that is in force" in shown
-
-
-def test_without_a_validated_version_the_page_says_so(people: People) -> None:
-    factories.make_model()
-    shown = Visitor(people.dana).get("/models/fraud_detector/contracts/new/")
-    assert "No version of this model has been validated yet" in shown
 
 
 def test_a_proposal_is_withdrawn_by_a_person_with_a_part_in_the_model(people: People) -> None:

@@ -18,6 +18,12 @@ from console.services.tokens import create_token
 from deployments.models import Endpoint
 from deployments.services import fleet
 from deployments.services.traffic import set_split
+from models_registry.models import (
+    ContractComment,
+    ContractDraft,
+    RegisteredModel,
+    ServiceContract,
+)
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
 
@@ -77,11 +83,14 @@ def world(db: None) -> World:
         values={
             "alias": "champion",
             "alias_name": "champion",
+            "comment_id": _comment(model),
             "deployment_id": placements[0].deployment.pk,
+            "draft_id": _draft(model),
             "environment": "production",
             "file": "onnx",
             "job_id": job.pk,
             "load_test_id": factories.make_load_test(placements[0].deployment.release.version).pk,
+            "key": "online_scoring",
             "key_id": SigningKey.objects.first().keyid,  # type: ignore[union-attr]
             "model": model.name,
             "name": model.name,
@@ -102,6 +111,20 @@ def world(db: None) -> World:
 def _notice(person: User) -> int:
     notify(people=[person], kind="placement.drift", key="world", subject="fraud_detector v1")
     return Notice.objects.get(recipient=person).pk
+
+
+def _draft(model: RegisteredModel) -> int:
+    draft = ContractDraft(model=model, title="The next promise", text="model: fraud_detector\n")
+    draft.created_by = draft.changed_by = model.owner
+    draft.save()
+    return draft.pk
+
+
+def _comment(model: RegisteredModel) -> int:
+    """On the contract in force: made while it was proposed."""
+    contract = ServiceContract.objects.get(model=model, revision=1)
+    said = ContractComment.objects.create(contract=contract, author=model.owner, text="Good.")
+    return said.pk
 
 
 @dataclass(frozen=True, slots=True)
