@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -18,7 +19,8 @@ class StrictJSONParser(JSONParser):
 
     Raises ParseError (400) for all else, also for what Python's reader lets pass or fails at in
     its own way: half of a surrogate pair, which no database and no answer can hold, deep nesting,
-    whole numbers of thousands of digits; RequestDataTooBig (413) for more bytes.
+    whole numbers of thousands of digits, a name given twice, of which readers take one or the
+    other (RFC 7493); RequestDataTooBig (413) for more bytes.
     """
 
     def parse(
@@ -34,7 +36,7 @@ class StrictJSONParser(JSONParser):
         encoding = (parser_context or {}).get("encoding", settings.DEFAULT_CHARSET)
         try:
             text = body.decode(encoding)
-            value = json.loads(text, parse_constant=strict_constant)
+            value = json.loads(text, parse_constant=strict_constant, object_pairs_hook=_members)
             if "\\u" in text:
                 json.dumps(value, ensure_ascii=False).encode()
         except RecursionError as error:
@@ -44,3 +46,11 @@ class StrictJSONParser(JSONParser):
         except (ValueError, LookupError) as error:
             raise ParseError(f"JSON parse error - {error}") from error
         return value
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the name “{twice[:60]}” is given twice")
+    return members

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from console.errors import Invalid
 from console.rules import dsse
 from console.rules.canonical import digest_text, parse_digest
+from console.rules.key_export import from_jwks
 from console.rules.signing_keys import PrivateKey
 from models_registry.rules import release_payload
-from models_registry.rules.bundles import SEATS, BundleReport, verify_bundle
+from models_registry.rules.bundles import SEATS, BundleReport, Finding, verify_bundle
 from models_registry.rules.contract_document import load
+from models_registry.rules.contract_types import ContractDocument
+from models_registry.rules.contract_validity import is_past
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +52,35 @@ def read_trust(options: Iterable[str]) -> TrustOptions:
 
 
 def verify(
-    bundle: bytes, *, trust: Iterable[str] = (), files: Mapping[str, Path] | None = None
+    bundle: bytes,
+    *,
+    trust: Iterable[str] = (),
+    files: Mapping[str, Path] | None = None,
+    key_set: bytes | None = None,
+    now: datetime | None = None,
 ) -> BundleReport:
-    """Verify a contract's or a release's bundle; `files` (onnx, config …) are compared with it."""
+    """Verify a contract's or a release's bundle; `files` (onnx, config …) are compared with it.
+
+    `key_set` is an exported JSON Web Key Set: what it says of owners, sites of passkeys and
+    revocations is compared. With `now` a contract whose last day is over is warned of.
+    """
     trusted = read_trust(trust)
-    return verify_bundle(
+    report = verify_bundle(
         bundle,
         trusted_keyids=trusted.keyids,
         seat_keyids=trusted.seats,
         files={name: _file_digest(path) for name, path in (files or {}).items()},
+        known_keys=() if key_set is None else from_jwks(key_set),
     )
+    return report if now is None else _with_expiry(report, now)
+
+
+def _with_expiry(report: BundleReport, now: datetime) -> BundleReport:
+    contract = report.payload
+    if not isinstance(contract, ContractDocument) or not is_past(contract.valid_until, now):
+        return report
+    text = f"The contract was to hold until {contract.valid_until} (UTC): it has expired."
+    return replace(report, findings=(*report.findings, Finding("expired", "warning", text)))
 
 
 def report_json(report: BundleReport) -> dict[str, Any]:

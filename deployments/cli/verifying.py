@@ -7,6 +7,7 @@ Imports nothing that a verifier does not need, so that it runs where only
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +32,12 @@ GATE_FAILED = 4
     metavar="NAME PATH",
     help="Compare a file (onnx, onnx_data, config …) with what a release signed.",
 )
+@click.option(
+    "--keys",
+    "key_set",
+    type=click.File("rb"),
+    help="Exported public keys (JWKS): whose they are, and which were revoked since.",
+)
 @click.option("--json", "json_here", is_flag=True, help="Print JSON.")
 @click.pass_context
 def verify(
@@ -38,10 +45,17 @@ def verify(
     file: BinaryIO,
     trust: tuple[str, ...],
     named_files: tuple[tuple[str, Path], ...],
+    key_set: BinaryIO | None,
     json_here: bool,
 ) -> None:
     """Verify a bundle offline: no server, no account. Exit code 4 when it does not hold."""
-    report = offline.verify(file.read(), trust=trust, files=dict(named_files))
+    report = offline.verify(
+        file.read(),
+        trust=trust,
+        files=dict(named_files),
+        key_set=key_set.read() if key_set else None,
+        now=datetime.now(UTC),
+    )
     as_json = json_here or bool(getattr(context.find_root().obj, "as_json", False))
     if as_json:
         click.echo(json.dumps(offline.report_json(report), indent=2, ensure_ascii=False))

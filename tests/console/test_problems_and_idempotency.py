@@ -222,6 +222,7 @@ def test_every_error_says_what_to_do_in_one_family() -> None:
 
 
 UNREADABLE = {
+    "a name given twice": (b'{"name": "a", "name": "b"}', 400, "parse_error"),
     "half a surrogate pair": (b'{"name": "\\ud800", "scopes": ["read"]}', 400, "parse_error"),
     "half a pair in a key": (b'{"\\ud800": 1}', 400, "parse_error"),
     "too deep": (b"[" * 100_000, 400, "parse_error"),

@@ -119,7 +119,7 @@ def test_a_contract_expires_once_by_the_timer_and_at_once_for_what_is_new(people
     contract.refresh_from_db()
     assert (contract.state, contract.ended_at) == (ContractState.EXPIRED, END)
     entry = AuditEntry.objects.get(action="contract.expire")
-    assert (entry.actor_username, entry.subject) == ("covenant", "fraud_detector contract 1")
+    assert (entry.actor_username, entry.subject) == ("system", "fraud_detector contract 1")
     told = Notice.objects.filter(kind="contract.expired", ended_at__isnull=True)
     assert set(told.values_list("recipient__username", flat=True)) == {"dana", "sam", "bea"}
 
