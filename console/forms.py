@@ -52,6 +52,22 @@ class SignInForm(ServiceForm):
     )
 
 
+class CodeForm(ServiceForm):
+    code = forms.CharField(
+        label=_("Code"),
+        max_length=40,
+        widget=forms.TextInput(
+            attrs={
+                "autocomplete": "one-time-code",
+                "autocapitalize": "none",
+                "spellcheck": "false",
+                "autofocus": True,
+                "class": "code-input",
+            }
+        ),
+    )
+
+
 class PasswordForm(ServiceForm):
     old = forms.CharField(
         label=_("Present password"),

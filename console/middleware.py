@@ -10,21 +10,31 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, BinaryIO
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.models import AnonymousUser
 from django.http import FileResponse, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
 from django.utils.decorators import sync_and_async_middleware
+from django.utils.functional import SimpleLazyObject
 from django_htmx.http import HttpResponseClientRedirect
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-from console.errors import Unavailable
+from console.api.authentication import actor_of
+from console.errors import NotAllowed, Unavailable
 from console.metrics import count_request
+from console.models import User
+from console.rules.sign_in_means import is_strong
+from console.selectors.doors import require_for_page
+from console.services.sign_ins import must_have_second_factor
+from console.sessions import MEANS
 from console.views.errors import explain, explained
 
 log = logging.getLogger(__name__)
 REQUEST_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 FILE_BLOCK = 64 * 1024
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 GetResponse = Callable[[HttpRequest], Any]
 
@@ -112,7 +122,52 @@ class SignInRequired(LoginRequiredMiddleware):
         refused = super().process_view(request, view_func, view_args, view_kwargs)
         if refused is not None and request.headers.get("HX-Request"):
             return HttpResponseClientRedirect(resolve_url(self.get_login_url(view_func)))
-        return refused
+        return refused or _refused_act(request, view_kwargs)
+
+
+def _refused_act(request: HttpRequest, values: dict[str, Any]) -> HttpResponse | None:
+    """The refusal of a form that the person may not send; the API has its own (`MayAct`)."""
+    match = request.resolver_match
+    if request.method in SAFE or match is None or match.view_name.startswith("api:"):
+        return None
+    try:
+        require_for_page(actor_of(request), match.view_name, match.route, values)
+    except NotAllowed as error:
+        return explain(request, error)
+    return None
+
+
+class StrongSessions:
+    """Where the installation asks for second factors, a session without one is nobody's.
+
+    So the policy holds at once, for sessions that began before it was set as well.
+    """
+
+    async_capable = True
+    sync_capable = True
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        if settings.CONFIG.sign_in.require_second_factor != "none":
+            user, auser = request.user, request.auser
+
+            async def admitted() -> User | AnonymousUser:
+                return await sync_to_async(_admitted)(request, await auser())
+
+            request.user = SimpleLazyObject(lambda: _admitted(request, user))  # type: ignore[assignment]
+            request.auser = admitted  # type: ignore[method-assign]
+        response: HttpResponse | Awaitable[HttpResponse] = self.get_response(request)
+        return response
+
+
+def _admitted(request: HttpRequest, user: User | AnonymousUser) -> User | AnonymousUser:
+    if not isinstance(user, User) or is_strong(str(request.session.get(MEANS, ""))):
+        return user
+    return AnonymousUser() if must_have_second_factor(user) else user
 
 
 class explain_errors:

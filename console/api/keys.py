@@ -29,7 +29,7 @@ from console.models import ApiToken, SigningKey, User
 from console.rules.permissions import SCOPES
 from console.selectors.people import keys_of, tokens_of
 from console.services.keys import enrol_key, revoke_key
-from console.services.sign_ins import check_sign_in
+from console.services.sign_ins import Origin, check_sign_in
 from console.services.tokens import create_token, revoke_token
 
 # A token made by signing in from the command line may do what its owner may.
@@ -144,8 +144,7 @@ def _signed_in(request: Request, wanted: dict[str, Any]) -> Actor:
     user: User = check_sign_in(
         username=wanted["username"],
         password=wanted["password"],
-        address=request.META.get("REMOTE_ADDR", ""),
-        source="api",
-        request_id=request_id,
+        code=wanted.get("code", ""),
+        origin=Origin(request.META.get("REMOTE_ADDR", ""), "api", request_id),
     )
     return Actor(user=user, source="api", request_id=request_id)

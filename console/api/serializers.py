@@ -145,6 +145,12 @@ class CreateTokenSerializer(serializers.Serializer[Any]):
     days = serializers.IntegerField(min_value=1, max_value=365, required=False, allow_null=True)
     username = serializers.CharField(max_length=64, required=False)
     password = serializers.CharField(max_length=200, required=False, trim_whitespace=False)
+    code = serializers.CharField(
+        max_length=40,
+        required=False,
+        help_text="The second factor, where one is asked for: the authenticator app's code or a "
+        "recovery code.",
+    )
 
 
 class MeSerializer(serializers.ModelSerializer[User]):

@@ -34,6 +34,11 @@ def needs_second_factor(policy: Policy, roles: Collection[str]) -> bool:
     return policy == "everybody" or (policy == "admins" and PLATFORM_ADMIN in roles)
 
 
+def means_words(means: str) -> tuple[str, ...]:
+    """The parts of `means`, each a key that the pages have words for."""
+    return tuple(part for part in means.split("+") if part)
+
+
 def browser_words(user_agent: str) -> str:
     """Browser and system of a User-Agent header in a few words; as far as it can be believed."""
     browsers = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"))

@@ -17,7 +17,7 @@ from console.models import Role, User, UserKind
 from console.selectors.departures import is_last_admin
 from console.services import audit
 from console.services.duties import keep_seats
-from console.services.sign_ins import check_own_password
+from console.services.own_passwords import check_own_password
 
 
 def create_person(

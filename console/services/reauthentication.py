@@ -11,7 +11,7 @@ from console.errors import FieldError, Invalid
 from console.models import IdentitySource, User
 from console.rules.fresh_sign_ins import SessionData, is_fresh
 from console.services.one_time_codes import has_app, is_right_code
-from console.services.sign_ins import check_own_password
+from console.services.own_passwords import check_own_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def confirm(
             "This is not the code that your authenticator app shows now.",
             code="wrong_code",
             hint="Wait for the next code: each is taken once, and only for half a minute.",
-            errors=(FieldError("/code", "Not the code of now."),),
+            errors=(FieldError("/code", "Not the code that the app shows now, or taken already."),),
         )
     ways = ways_to_confirm(user=actor.user, session=session)
     if ways.fresh:
@@ -68,7 +68,11 @@ def confirm(
             else "Enter your password or the code that your authenticator app shows."
             if ways.password
             else "Enter the code that your authenticator app shows.",
-            errors=(FieldError("/password" if ways.password else "/code", "Needed here."),),
+            errors=(
+                FieldError(
+                    "/password" if ways.password else "/code", "Prove again that it is you."
+                ),
+            ),
         )
     raise Invalid(
         "You signed in more than ten minutes ago.",

@@ -236,9 +236,11 @@ class WebProcess:
     url: str
 
 
-def launch_web(folder: Path, application: str, **environment: str) -> WebProcess:
+def launch_web(
+    folder: Path, application: str, port: int | None = None, **environment: str
+) -> WebProcess:
     """Start uvicorn with an ASGI application on the test database; wait until it answers."""
-    port = stack.free_port()
+    port = port or stack.free_port()
     log = folder / f"web-{port}.log"
     child = process.spawn(
         process.Command(
