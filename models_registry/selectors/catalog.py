@@ -9,6 +9,7 @@ from django.db.models import F, OuterRef, Prefetch, Q, QuerySet, Subquery
 from console.errors import FieldError, Invalid, NotFound
 from console.models import Team, User
 from models_registry.models import (
+    HOLDING,
     ContractState,
     ModelAlias,
     ModelVersion,
@@ -19,6 +20,8 @@ from models_registry.models import (
     ServiceContract,
 )
 from models_registry.models.catalog import RegisteredModelQuerySet
+from models_registry.rules import contract_clauses, contract_document, contract_validity
+from models_registry.rules.contract_clauses import Clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class ModelPage:
     releases: tuple[Release, ...]
     version_count: int
     contract_count: int
+    missing_clauses: tuple[Clause, ...] = ()
+    """What the risk class asks for today and the contract in force does not have."""
 
 
 def model_list(
@@ -112,7 +117,8 @@ def model_page(name: str, *, user: User, shown: int = 10) -> ModelPage:
     recent = tuple(contracts[:shown])
     in_force = next((c for c in recent if c.state == ContractState.IN_FORCE), None)
     if in_force is None:
-        in_force = contracts.filter(state=ContractState.IN_FORCE).first()
+        # One that expired is shown as such until another takes its place.
+        in_force = contracts.filter(state__in=HOLDING, in_force_at__isnull=False).first()
     return ModelPage(
         model=model,
         seats=seats_of(model),
@@ -123,6 +129,19 @@ def model_page(name: str, *, user: User, shown: int = 10) -> ModelPage:
         releases=tuple(releases[:shown]),
         version_count=model.last_version_number,
         contract_count=model.last_contract_revision,
+        missing_clauses=_missing_clauses(in_force, model.risk_class),
+    )
+
+
+def _missing_clauses(contract: ServiceContract | None, risk_class: str) -> tuple[Clause, ...]:
+    if contract is None:
+        return ()
+    try:
+        document = contract_document.load(bytes(contract.payload), "json")
+    except Invalid:
+        return ()  # changed in the database: its own page says so
+    return contract_clauses.missing_clauses(
+        document, risk_class, proposed_on=contract_validity.day_of(contract.proposed_at)
     )
 
 

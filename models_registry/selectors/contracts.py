@@ -16,6 +16,7 @@ from models_registry.models import (
     ServiceContract,
 )
 from models_registry.rules import contract_clauses, contract_document, contract_validity
+from models_registry.rules.contract_changes import breaking_changes
 from models_registry.rules.contract_clauses import ChecklistRow
 from models_registry.rules.contract_diff import Change, diff
 from models_registry.rules.contract_terms import Term, terms
@@ -45,6 +46,11 @@ class ContractPage:
     checklist: tuple[ChecklistRow, ...]
     can_sign_as: str
     keys: tuple[SigningKey, ...]
+
+    @property
+    def breaking(self) -> int:
+        """How many of the changes break callers."""
+        return len(breaking_changes(self.changes))
 
 
 def contract_list(model_name: str, *, user: User, state: str = "") -> QuerySet[ServiceContract]:

@@ -19,12 +19,14 @@ from console.errors import Conflict, CovenantError, Invalid, TooLarge
 from models_registry.models import ContractDraft, RegisteredModel, VersionState
 from models_registry.rules import contract_fields, contract_reading
 from models_registry.rules.contract_changes import breaking_changes
+from models_registry.rules.contract_clauses import checklist
 from models_registry.rules.contract_diff import diff
 from models_registry.rules.contract_edits import edit_text
 from models_registry.rules.contract_places import line_numbers, line_of
 from models_registry.rules.contract_reading import Reading
 from models_registry.rules.contract_templates import templates_for
 from models_registry.rules.contract_terms import terms
+from models_registry.rules.contract_validity import day_of
 from models_registry.rules.contract_yaml import load_yaml
 from models_registry.selectors.catalog import find_model
 from models_registry.selectors.contract_drafts import find_draft
@@ -42,7 +44,11 @@ from models_registry.services.contract_drafts import (
     url_of,
 )
 from models_registry.views.contract_editor_words import section_rows
-from models_registry.views.contract_words import changes_in_words, terms_in_words
+from models_registry.views.contract_words import (
+    changes_in_words,
+    checklist_in_words,
+    terms_in_words,
+)
 from models_registry.views.refusals import may, tell, wants_fragment
 
 REFUSED = (Invalid, Conflict, TooLarge)
@@ -206,7 +212,7 @@ def _context(
 def _meaning(model: RegisteredModel, reading: Reading, text: str) -> dict[str, Any]:
     """The terms in words and what they change against the contract that holds."""
     if reading.document is None:
-        return {"topics": [], "changes": [], "current": None, "breaking": 0}
+        return {"topics": [], "changes": [], "current": None, "breaking": 0, "checklist": []}
     current = contract_that_holds(model)
     changes = tuple(diff(verify_bytes(current), reading.document)) if current else ()
     lines = line_numbers(text)
@@ -218,6 +224,9 @@ def _meaning(model: RegisteredModel, reading: Reading, text: str) -> dict[str, A
         "changes": shown,
         "current": current,
         "breaking": len(breaking_changes(changes)),
+        "checklist": checklist_in_words(
+            checklist(reading.document, model.risk_class, proposed_on=day_of(timezone.now()))
+        ),
     }
 
 

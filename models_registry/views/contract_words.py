@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from console.errors import Invalid
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
 from models_registry.models import Seat
+from models_registry.rules.contract_clauses import ChecklistRow
 from models_registry.rules.contract_diff import Change
 from models_registry.rules.contract_terms import Term, render
 from models_registry.selectors.contracts import ContractPage, SeatSignatureRow
@@ -57,6 +58,20 @@ def changes_in_words(changes: Iterable[Change]) -> list[dict[str, Any]]:
             "effect": change.effect,
         }
         for change in changes
+    ]
+
+
+def checklist_in_words(rows: Iterable[ChecklistRow]) -> list[dict[str, Any]]:
+    """Rows of contracts/_checklist.html."""
+    return [
+        {
+            "asks": gettext(row.clause.asks),
+            "why": gettext(row.clause.why),
+            "path": row.clause.pointer,
+            "required": row.required,
+            "met": row.met,
+        }
+        for row in rows
     ]
 
 

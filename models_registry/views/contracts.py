@@ -31,13 +31,18 @@ from models_registry.selectors.contracts import (
     find_contract,
 )
 from models_registry.selectors.model_events import subject_events
-from models_registry.services.contract_checks import verify_bytes, verify_in_force
+from models_registry.services.contract_checks import IN_FORCE_ONCE, verify_bytes, verify_in_force
 from models_registry.services.contracts import (
     sign_contract,
     subject_of,
     withdraw_contract,
 )
-from models_registry.views.contract_words import changes_in_words, seat_rows, terms_in_words
+from models_registry.views.contract_words import (
+    changes_in_words,
+    checklist_in_words,
+    seat_rows,
+    terms_in_words,
+)
 from models_registry.views.events import timeline
 from models_registry.views.refusals import REFUSED, may, tell, wants_fragment
 from models_registry.views.signing import signing_context
@@ -149,6 +154,8 @@ def _detail(request: HttpRequest, name: str, revision: int) -> dict[str, Any]:
         "topics": terms_in_words(page.terms),
         "document": contract_proposal.to_yaml(in_reading_order(contract.document)),
         "changes": changes_in_words(page.changes),
+        "checklist": checklist_in_words(page.checklist),
+        "breaking": page.breaking,
         "seats": seat_rows(page, actor.user.pk),
         "discussion": discussion,
         "may_comment": contract.state == ContractState.PROPOSED
@@ -186,12 +193,12 @@ def _address(name: str, revision: int, against: int | None) -> str:
 def _broken(contract: ServiceContract) -> CovenantError | None:
     """Why what is stored is not what was proposed or signed; None when all of it holds."""
     try:
-        if contract.state in (ContractState.IN_FORCE, ContractState.SUPERSEDED):
+        if contract.state in IN_FORCE_ONCE:
             verify_in_force(contract)
         else:
             verify_bytes(contract)
     except REFUSED as error:
-        # A proposal that was superseded was never in force: it has no three signatures.
+        # A proposal that was superseded, or expired, was never in force: its signatures are few.
         return None if error.code == "signature_missing" and not contract.in_force_at else error
     return None
 
@@ -202,7 +209,7 @@ def _commands(page: ContractPage) -> dict[str, str]:
     trust = [f"--trust {row.seat}={row.signature.key.keyid}" for row in page.seats if row.signature]
     verify = [
         f"covenant contract bundle {name} {revision} -o bundle.json",
-        " \\\n  ".join(["covenant contract verify bundle.json", *trust]),
+        " \\\n  ".join(["covenant verify bundle.json", *trust]),
     ]
     return {
         "verify_command": "\n".join(verify),

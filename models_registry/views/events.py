@@ -31,6 +31,7 @@ WORDS = {
     "contract.sign": (_("Contract signed"), "key", ""),
     "contract.in_force": (_("Contract came into force"), "state-good", "ok"),
     "contract.withdraw": (_("Contract withdrawn"), "state-stopped", ""),
+    "contract.expire": (_("Contract expired"), "state-warn", "warn"),
     "plan.request": (_("TensorRT plan asked for"), "play", ""),
     "plan.build": (_("TensorRT plan built"), "check", "ok"),
     "release.request": (_("Release asked for"), "arrow-right", ""),

@@ -61,9 +61,9 @@ def test_what_changes_is_marked_as_more_less_or_breaking(people: People) -> None
     weaker = factories.make_contract(model, state=ContractState.PROPOSED, objectives=objectives)
     shown = Visitor(people.bea).get(url_of(weaker))
     assert "What changes against revision 1" in shown
-    assert "Latency limit: 80 ms → 120 ms" in shown
-    assert "promises less" in shown
-    assert "promises more" in shown
+    assert "P99 limit: 80 → 120 ms" in shown
+    assert "weaker for the caller" in shown
+    assert "stronger for the caller" in shown
     itself = Visitor(people.bea).get(f"{url_of(weaker)}?against=1", part=True)
     assert "120 ms" in itself
 
