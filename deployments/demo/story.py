@@ -96,7 +96,7 @@ class Story:
                 {
                     "name": MODEL,
                     "description": "Scores card payments for fraud.",
-                    "risk_class": "high",
+                    "risk_class": "medium",
                     "seats": SEATS,
                 },
             )

@@ -21,6 +21,8 @@ from models_registry.models import (
     VersionState,
 )
 from models_registry.rules.names import check_alias, check_model_name, check_tags
+from models_registry.services.contract_checks import contract_that_holds, missing_clauses
+from models_registry.services.contract_records import tell_of_missing_clauses
 from models_registry.services.seats import check_holders, check_owner, take_seat
 
 CHANGEABLE = frozenset({"description", "risk_class", "tags", "owner", "team"})
@@ -114,6 +116,8 @@ def change_model(
             before={k: v for k, v in before.items() if after[k] != v},
             after={k: v for k, v in after.items() if before[k] != v},
         )
+        if before["risk_class"] != after["risk_class"]:
+            _tell_of_clauses(model)
         live.publish(f"model:{model.name}", "model.changed")
     return model
 
@@ -243,6 +247,18 @@ def _check_values(values: Mapping[str, Any]) -> None:
             code="too_long",
             errors=(FieldError("/description", f"is longer than {MAX_DESCRIPTION}"),),
         )
+
+
+def _tell_of_clauses(model: RegisteredModel) -> None:
+    """A contract that was signed for a lower risk may lack what is asked for now."""
+    if (contract := contract_that_holds(model)) is None:
+        return
+    contract.model = model
+    try:
+        missing = missing_clauses(contract)
+    except Invalid:
+        return  # changed in the database: every use of it says so, and its clauses say nothing
+    tell_of_missing_clauses(contract, missing)
 
 
 def _snapshot(model: RegisteredModel) -> dict[str, Any]:
