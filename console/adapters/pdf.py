@@ -29,7 +29,11 @@ def write_pdf(html: str, *, styles: Sequence[Path], attached: Sequence[Attached]
     weasyprint = _library()
     fetcher = _fetcher(frozenset(path.parent.parent.resolve() for path in styles))
     document = weasyprint.HTML(string=html, base_url=None, url_fetcher=fetcher)
-    sheets = [weasyprint.CSS(filename=str(path), url_fetcher=fetcher) for path in styles]
+    fonts = _fonts()
+    sheets = [
+        weasyprint.CSS(filename=str(path), url_fetcher=fetcher, font_config=fonts)
+        for path in styles
+    ]
     attachments = [
         weasyprint.Attachment(
             string=one.data, name=one.name, description=one.description, relationship="Data"
@@ -37,7 +41,11 @@ def write_pdf(html: str, *, styles: Sequence[Path], attached: Sequence[Attached]
         for one in attached
     ]
     made: bytes = document.write_pdf(
-        stylesheets=sheets, attachments=attachments, pdf_variant="pdf/a-3u", pdf_tags=True
+        stylesheets=sheets,
+        attachments=attachments,
+        font_config=fonts,
+        pdf_variant="pdf/a-3u",
+        pdf_tags=True,
     )
     return made
 
@@ -56,6 +64,12 @@ def _library() -> Any:
             retryable=False,
         ) from error
     return weasyprint
+
+
+def _fonts() -> Any:
+    from weasyprint.text.fonts import FontConfiguration
+
+    return FontConfiguration()
 
 
 def _fetcher(folders: frozenset[Path]) -> Any:

@@ -53,6 +53,7 @@ def test_the_page_says_who_signed_what_and_that_it_holds(release: Release) -> No
     ):  # fmt: skip
         assert said in text, said
     assert "does not hold" not in text
+    assert "nobody" not in text, "each seat has its person"
     assert text.count(">holds<") == 5, "three seats, one approval, the release as a whole"
 
 
