@@ -14,6 +14,12 @@ OPEN = "open"
 PAGE_ACTS: dict[str, str] = {
     "console:app": "second_factor.manage_own",
     "console:app-remove": "second_factor.manage_own",
+    "console:audit-checkpoint": "audit.manage",
+    "console:audit-sink-create": "audit.manage",
+    "console:audit-sink-remove": "audit.manage",
+    "console:audit-sink-secret": "audit.manage",
+    "console:audit-sink-switch": "audit.manage",
+    "console:audit-sink-test": "audit.manage",
     "console:audit-verify": "audit.read",
     "console:identity-link": OWN,
     "console:identity-link-confirm": OWN,

@@ -12,6 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from console.actors import Actor
 from console.models import Notice, SigningKey, User
+from console.services.audit_sinks import create_sink
 from console.services.jobs import enqueue
 from console.services.notices import notify
 from console.services.tokens import create_token
@@ -101,11 +102,19 @@ def world(db: None) -> World:
             "release_id": release.pk,
             "revision": 1,
             "seat": "sre",
+            "sink": _sink(persons.ada),
             "token_id": token.pk,
             "upload_id": factories.make_upload(b"bytes", owner=persons.ada).pk,
             "username": "dana",
         },
     )
+
+
+def _sink(person: User) -> str:
+    sink, _ = create_sink(
+        name="siem", kind="webhook", address="https://127.0.0.1:9/", actor=factories.actor(person)
+    )
+    return sink.name
 
 
 def _notice(person: User) -> int:
