@@ -13,7 +13,11 @@ from deployments.models import Deployment
 
 def effects_of(key: SigningKey, doubted_from: datetime | None) -> list[KeyEffect]:
     """Deployments whose release or its contract the key signed, newest first (one query)."""
-    approved = Q(release__approvals__key=key, release__approvals__approved=True)
+    approved = Q(
+        release__approvals__key=key,
+        release__approvals__approved=True,
+        release__approvals__superseded_at__isnull=True,
+    )
     running = (
         Deployment.objects.filter(removed_at__isnull=True)
         .filter(approved | Q(release__contract__signatures__key=key))

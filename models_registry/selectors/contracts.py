@@ -8,6 +8,7 @@ from django.db.models import Prefetch, QuerySet
 
 from console.errors import NotFound
 from console.models import SigningKey, User
+from console.rules.key_life import outcome_of
 from models_registry.models import (
     ContractSignature,
     ContractState,
@@ -96,8 +97,28 @@ def contract_page(
         against=other,
         changes=changes,
         checklist=checklist_of(contract),
-        can_sign_as=waits.seat if waits and open_for_signing else "",
+        can_sign_as=waits.seat
+        if waits and open_for_signing
+        else _signs_again_as(contract, seats, user),
         keys=tuple(SigningKey.objects.filter(user=user)),
+    )
+
+
+def _signs_again_as(
+    contract: ServiceContract, seats: tuple[SeatSignatureRow, ...], user: User
+) -> str:
+    """The viewer's seat, when its signature no longer counts and a new one would."""
+    if contract.state not in (ContractState.PROPOSED, ContractState.IN_FORCE):
+        return ""
+    return next(
+        (
+            row.seat
+            for row in seats
+            if row.holder == user
+            and row.signature is not None
+            and outcome_of(row.signature.signed_at, row.signature.key.doubted_from) != "stays_valid"
+        ),
+        "",
     )
 
 

@@ -14,6 +14,7 @@ from models_registry.models import RegisteredModel, SeatHolder, ServiceContract
 from models_registry.rules.contract_changes import Change
 from models_registry.rules.contract_clauses import Clause
 from models_registry.rules.contract_validity import WARNING_DAYS, days_left
+from models_registry.services.key_effects import contract_notice
 
 
 def subject_of(contract: ServiceContract) -> str:
@@ -126,7 +127,12 @@ def tell_of_missing_clauses(contract: ServiceContract, missing: Sequence[Clause]
 def end_notices(contracts: Iterable[ServiceContract]) -> None:
     """What was told about contracts that are no longer proposed or in force leaves the inboxes."""
     for contract in contracts:
-        keys = [_breaking_key(contract), _clauses_key(contract), _expired_key(contract)]
+        keys = [
+            _breaking_key(contract),
+            _clauses_key(contract),
+            _expired_key(contract),
+            contract_notice(contract),
+        ]
         for key in (*keys, *(_expires_key(contract, days) for days in WARNING_DAYS)):
             notices.end(key=key)
 

@@ -52,6 +52,7 @@ from models_registry.services.contract_records import (
 )
 from models_registry.services.contract_signers import check_signable, earlier_signature, seat_of
 from models_registry.services.signatures import is_same_signature, public_key, take_in
+from models_registry.services.signing_again import is_doubted, sign_again
 
 __all__ = [
     "contract_bundle",
@@ -136,9 +137,10 @@ def sign_contract(
 ) -> ContractSignature:
     """Sign for the seat that the actor holds; with the third signature the contract is in force.
 
-    The very same envelope again changes nothing. When it was signed is the server's time: an
-    envelope carries none. Raises NotAllowed (`no_seat`, `role_missing`, `person_deactivated`),
-    Conflict (`already_signed`, `seat_signed`, `contract_not_proposed`, `contract_expired`,
+    The very same envelope again changes nothing; a signature whose key was compromised since is
+    replaced (`signing_again`), on a contract in force too. When it was signed is the server's
+    time: an envelope carries none. Raises NotAllowed (`no_seat`, `role_missing`,
+    `person_deactivated`), Conflict (`already_signed`, `seat_signed`, `contract_not_proposed`, `contract_expired`,
     `newer_contract_in_force`), and Invalid for a key or signature that does not do (see
     `signatures.take_in`).
     """
@@ -153,6 +155,15 @@ def sign_contract(
         earlier = earlier_signature(contract, seat, actor)
         if earlier is not None and is_same_signature(earlier.envelope, earlier.key, envelope):
             return earlier
+        if earlier is not None and is_doubted(earlier):
+            return sign_again(
+                contract=contract,
+                earlier=earlier,
+                seat=seat,
+                envelope=envelope,
+                now=now,
+                actor=actor,
+            )
         check_signable(contract, earlier, actor, now)
         verify_bytes(contract)
         stored, key = take_in(

@@ -90,7 +90,9 @@ def _contract_signatures(key: SigningKey) -> Iterable[ContractSignature]:
 def _releases(key: SigningKey) -> list[tuple[Release, datetime]]:
     related = ("release__environment", "release__version__model__owner", "release__requested_by")
     standing = Q(release__state__in=STANDING_RELEASES, key=key)
-    approvals = ReleaseApproval.objects.filter(standing, approved=True).select_related(*related)
+    approvals = ReleaseApproval.objects.filter(
+        standing, approved=True, superseded_at__isnull=True
+    ).select_related(*related)
     broken = BreakGlass.objects.filter(standing).select_related(*related)
     return [(signed.release, signed.at) for signed in (*approvals, *broken)]
 

@@ -19,6 +19,7 @@ from models_registry.rules.approval_policy import Verdict
 from models_registry.selectors.release_policies import candidate, facts_of, policy_of
 from models_registry.services.catalog import require_part_in
 from models_registry.services.contract_checks import contract_in_force, verify_in_force
+from models_registry.services.key_effects import release_notice
 from models_registry.services.release_bundles import release_bundle
 from models_registry.services.release_checks import (
     VerifiedRelease,
@@ -57,7 +58,7 @@ def approve_release(
     them lapsed, also by the same person: the lapsed one stays in its history. It may be approved
     while the environment is frozen.
 
-    Raises NotAllowed (`author_may_not_approve`, `role_missing`, `service_account`), Conflict
+    Raises NotAllowed (`author_may_not_approve`, `role_missing`, `person_needed`), Conflict
     (`release_decided`, `already_decided`, `report_replaced`, `digest_mismatch`,
     `contract_superseded`, `load_test_missing`), and Invalid for a key or signature that does not
     do (see `signatures.take_in`).
@@ -112,6 +113,7 @@ def approve_release(
             if release.state == ReleaseState.PROPOSED:
                 decide(release, ReleaseState.APPROVED, actor)
             notices.end(key=lapse_key(release))
+            notices.end(key=release_notice(release))
         publish(release)
     return release
 
