@@ -9,10 +9,18 @@ from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
 from console.models import TeamMembership, User, UserKind
 from console.rules.duties import Duty
-from models_registry.models import RegisteredModel, Seat, SeatHolder
+from models_registry.models import RegisteredModel, Release, ReleaseState, Seat, SeatHolder
 from models_registry.models.catalog import visible_models
+from models_registry.selectors.load_tests import ended_runs
+from models_registry.selectors.release_policies import (
+    facts_of,
+    people_who_may,
+    policy_of,
+    with_standing,
+)
 
 SUGGESTED = 12
+MOST_OPEN = 200
 
 
 def duties_of(person: User, *, now: datetime | None, suggest: bool = True) -> list[Duty]:
@@ -23,6 +31,7 @@ def duties_of(person: User, *, now: datetime | None, suggest: bool = True) -> li
     return [
         *_seats(person, suggest=suggest),
         *_models(person, suggest=suggest),
+        *(_approvals(person, now) if now is not None else ()),
     ]
 
 
@@ -112,4 +121,28 @@ def _models(person: User, *, suggest: bool) -> list[Duty]:
                 suggested=fit,
             )
         )
+    return duties
+
+
+def _approvals(person: User, now: datetime) -> list[Duty]:
+    """Open releases that this person could approve now, and nobody else."""
+    waiting = (
+        with_standing(Release.objects.filter(state=ReleaseState.PROPOSED))
+        .prefetch_related(ended_runs())
+        .order_by("requested_at")[:MOST_OPEN]
+    )
+    duties = []
+    for release in waiting:
+        able = people_who_may(release, policy_of(release), facts_of(release, now), now)
+        if [user.pk for user, _ in able] == [person.pk]:
+            duties.append(
+                Duty(
+                    key=f"approval:{release.pk}",
+                    kind="approval",
+                    subject=f"the release of {release}",
+                    url=f"/releases/{release.pk}/",
+                    role="",
+                    team_id=release.version.model.team_id,
+                )
+            )
     return duties
