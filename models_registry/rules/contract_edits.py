@@ -107,7 +107,7 @@ def _round_trip(text: str, edits: Sequence[Edit]) -> str | None:
     """The text written back by ruamel.yaml; None where it does not understand it as we do."""
     writer = YAML(typ="rt", pure=True)
     writer.preserve_quotes = True
-    writer.width = max(72, *(len(line) for line in text.splitlines()), 0)
+    writer.width = max(100, *(len(line) for line in text.splitlines()), 0)
     indentless = _INDENTLESS.search(text) is not None or "\n" not in text
     writer.indent(mapping=2, sequence=2 if indentless else 4, offset=0 if indentless else 2)
     try:

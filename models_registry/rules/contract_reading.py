@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,8 @@ from models_registry.rules.contract_clauses import missing_clauses
 from models_registry.rules.contract_places import line_numbers, line_of
 from models_registry.rules.contract_types import ContractDocument
 from models_registry.rules.contract_yaml import load_yaml
+
+_LINE = re.compile(r"line (\d{1,9})(?:, |: )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +82,15 @@ def _refusals(
 
 def _placed(text: str, errors: tuple[CovenantError, ...]) -> tuple[PlacedFault, ...]:
     lines = line_numbers(text)
-    return tuple(
-        PlacedFault(
-            fault.pointer, _line_in(fault.detail) or line_of(fault.pointer, lines), fault.detail
-        )
-        for error in errors
-        for fault in error.errors
-    )
+    found = []
+    for error in errors:
+        for fault in error.errors:
+            line, detail = _line_in(fault.detail)
+            found.append(PlacedFault(fault.pointer, line or line_of(fault.pointer, lines), detail))
+    return tuple(found)
 
 
-def _line_in(detail: str) -> int:
-    """The reader of YAML says the line itself: `line 12, column 3: …`."""
-    first = detail.partition(":")[0].partition(",")[0]
-    number = first.removeprefix("line ")
-    return int(number) if first.startswith("line ") and number.isdecimal() else 0
+def _line_in(detail: str) -> tuple[int, str]:
+    """The reader of YAML says the line itself, `line 12, column 3: …`: taken out of the words."""
+    match = _LINE.match(detail)
+    return (int(match[1]), detail[match.end() :]) if match else (0, detail)

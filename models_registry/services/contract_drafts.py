@@ -315,8 +315,8 @@ def _checked_title(title: str) -> str:
 
 
 def _facts(draft: ContractDraft) -> dict[str, Any]:
+    """What the trail keeps: everybody who sees the model reads it, the words are for its people."""
     return {
-        "title": draft.title,
         "edition": draft.edition,
         "digest": digest(draft.text.encode()),
         "bytes": len(draft.text.encode()),

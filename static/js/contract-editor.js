@@ -2,7 +2,8 @@
 
    <form data-contract-editor> holds the hidden input "changed" (which view was written in last), the
    pane data-editor-form, and data-editor-yaml with a textarea and data-editor-lines. While one view's
-   change is on its way the other cannot be written in, so that neither undoes the other.
+   change is on its way the other cannot be written in, so that neither undoes the other; requests go
+   one after the other, so that none is lost.
    The server's list of faults (data-fault, with data-at and data-line) is put to the fields and lines. */
 
 import { bind } from "./bind.js";
@@ -137,9 +138,11 @@ bind("[data-contract-editor]", (form) => {
     fields().disabled = false;
   }
 
+  // What is typed for a button to use is no change of the document yet.
+  pane.addEventListener("input", (event) => event.target.closest("[data-editor-ignore]") && event.stopPropagation(), true);
   form.addEventListener("input", (event) => {
     const inText = event.target === text();
-    if (event.target.closest("[data-editor-ignore]") || (!inText && !pane.contains(event.target))) return;
+    if (!inText && !pane.contains(event.target)) return;
     written += 1;
     form.elements.changed.value = inText ? "yaml" : "form";
     hold(form.elements.changed.value);
