@@ -49,6 +49,8 @@ class JobView(APIView):
 
 
 class JobCancelView(APIView):
+    required_actions: ClassVar[dict[str, str]] = {"POST": "job.manage_own"}
+
     @extend_schema(summary="Cancel a job", request=ReasonSerializer, responses=JobDetailSerializer)
     @idempotent
     def post(self, request: Request, job_id: uuid.UUID) -> Response:
@@ -59,6 +61,8 @@ class JobCancelView(APIView):
 
 
 class JobRetryView(APIView):
+    required_actions: ClassVar[dict[str, str]] = {"POST": "job.manage_own"}
+
     @extend_schema(
         summary="Retry a job that failed, errored or was cancelled",
         request=None,

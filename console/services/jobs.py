@@ -238,6 +238,7 @@ def _locked(job_id: uuid.UUID, actor: Actor) -> Job:
     elif not allowed(actor, "job.manage"):
         raise NotAllowed(
             f"Job {job.kind} {job.subject} was asked for by somebody else.",
+            code="not_your_job",
             hint="Its owner, an SRE or a platform admin can do this.",
         )
     return job

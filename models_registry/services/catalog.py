@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from console import live
 from console.actors import Actor, require
@@ -19,13 +20,15 @@ from models_registry.models import (
     RiskClass,
     SeatHolder,
     VersionState,
+    Visibility,
 )
 from models_registry.rules.names import check_alias, check_model_name, check_tags
+from models_registry.selectors.visibility import losing_sight, viewers
 from models_registry.services.contract_checks import contract_that_holds, missing_clauses
 from models_registry.services.contract_records import tell_of_missing_clauses
 from models_registry.services.seats import check_holders, check_owner, take_seat
 
-CHANGEABLE = frozenset({"description", "risk_class", "tags", "owner", "team"})
+CHANGEABLE = frozenset({"description", "risk_class", "tags", "owner", "team", "visibility"})
 MAX_DESCRIPTION = 4000
 
 
@@ -36,6 +39,7 @@ def register_model(
     owner: User | None = None,
     team: Team | None = None,
     risk_class: str = RiskClass.MEDIUM,
+    visibility: str = Visibility.EVERYBODY,
     tags: Iterable[str] = (),
     seats: Mapping[str, User] | None = None,
     actor: Actor,
@@ -44,9 +48,14 @@ def register_model(
 
     Raises Invalid for a bad name, risk class, tag or seat, Conflict (`name_taken`).
     """
-    require(actor, "model.create")
+    require(actor, "model.create", team.pk if team else None)
     check_model_name(name)
-    values = {"description": description, "risk_class": risk_class, "tags": list(tags)}
+    values = {
+        "description": description,
+        "risk_class": risk_class,
+        "visibility": visibility,
+        "tags": list(tags),
+    }
     _check_values(values)
     check_owner(owner or actor.user)
     try:
@@ -69,9 +78,10 @@ def register_model(
             live.publish(f"model:{name}", "model.changed")
     except IntegrityError as error:
         raise Conflict(
-            f"There is a model named {name} already.",
+            f"The name {name} is taken.",
             code="name_taken",
-            hint="Add a version to it, or choose another name.",
+            # The same words whether the actor may see the model that has it or not.
+            hint="Choose another name, or add a version where the model is one of yours.",
             errors=(FieldError("/name", "is taken"),),
         ) from error
     return model
@@ -80,11 +90,13 @@ def register_model(
 def change_model(
     *, model: RegisteredModel, changes: Mapping[str, Any], actor: Actor
 ) -> RegisteredModel:
-    """Change what is said about a model: description, risk_class, tags, owner, team.
+    """Change what is said about a model: description, risk_class, tags, owner, team, visibility.
+
+    The audit entry names who may no longer see it.
 
     Raises Invalid for a field that cannot be changed, NotAllowed for somebody else's model.
     """
-    require(actor, "model.change")
+    require(actor, "model.change", model.team_id)
     unknown = sorted(set(changes) - CHANGEABLE)
     if unknown:
         raise Invalid(
@@ -99,7 +111,7 @@ def change_model(
     with transaction.atomic():
         model = lock_model(model)
         require_part_in(model, actor)
-        before = _snapshot(model)
+        before, saw = _snapshot(model), viewers(model)
         for name, value in changes.items():
             setattr(model, name, value)
         after = _snapshot(model)
@@ -114,7 +126,10 @@ def change_model(
             subject=subject_of(model),
             subject_url=url_of(model),
             before={k: v for k, v in before.items() if after[k] != v},
-            after={k: v for k, v in after.items() if before[k] != v},
+            after={
+                **{k: v for k, v in after.items() if before[k] != v},
+                **_lost_sight(model, saw, before, after),
+            },
         )
         if before["risk_class"] != after["risk_class"]:
             _tell_of_clauses(model)
@@ -127,7 +142,7 @@ def assign_seat(*, model: RegisteredModel, seat: str, user: User, actor: Actor) 
 
     Raises Invalid (`role_missing`, `unknown_seat`), Conflict (`one_seat_per_person`).
     """
-    require(actor, "model.change")
+    require(actor, "model.change", model.team_id)
     with transaction.atomic():
         model = lock_model(model)
         require_part_in(model, actor)
@@ -156,7 +171,7 @@ def set_alias(
 
     Raises NotFound for a version that is not there, Conflict (`version_not_validated`).
     """
-    require(actor, "model.change")
+    require(actor, "model.change", model.team_id)
     check_alias(name)
     with transaction.atomic():
         model = lock_model(model)
@@ -231,7 +246,23 @@ def _aliased_version(model: RegisteredModel, number: int) -> ModelVersion:
     return version
 
 
+def _lost_sight(
+    model: RegisteredModel, saw: QuerySet[User], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, Any]:
+    if all(before[one] == after[one] for one in ("visibility", "team", "owner")):
+        return {}
+    names, count = losing_sight(saw, model)
+    return {"lost_sight": names, "lost_sight_count": count} if count else {}
+
+
 def _check_values(values: Mapping[str, Any]) -> None:
+    if "visibility" in values and values["visibility"] not in Visibility.values:
+        raise Invalid(
+            f"There is no visibility {values['visibility']}.",
+            code="bad_visibility",
+            hint="Visibilities are " + ", ".join(Visibility.values) + ".",
+            errors=(FieldError("/visibility", "is not one of them"),),
+        )
     if "tags" in values:
         check_tags(values["tags"])
     if "risk_class" in values and values["risk_class"] not in RiskClass.values:
@@ -268,5 +299,6 @@ def _snapshot(model: RegisteredModel) -> dict[str, Any]:
         "owner": model.owner.username,
         "team": model.team.slug if model.team else None,
         "risk_class": model.risk_class,
+        "visibility": model.visibility,
         "tags": model.tags,
     }

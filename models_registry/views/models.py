@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.actors import allowed
@@ -27,6 +27,7 @@ from models_registry.selectors.catalog import ModelPage, find_model, model_list,
 from models_registry.selectors.contract_drafts import draft_list
 from models_registry.selectors.model_events import model_events
 from models_registry.selectors.versions import version_list
+from models_registry.selectors.visibility import losing_sight, narrowed, viewers
 from models_registry.services.catalog import assign_seat, change_model, register_model, set_alias
 from models_registry.views.events import timeline
 from models_registry.views.refusals import REFUSED, may, tell, wants_fragment
@@ -97,6 +98,7 @@ def change(request: HttpRequest, name: str) -> HttpResponse:
         "risk_class": model.risk_class,
         "tags": model.tags,
         "team": model.team.slug if model.team else None,
+        "visibility": model.visibility,
     }
     form = ModelChangeForm(request.POST or None, initial=initial)
     status = 200
@@ -104,13 +106,29 @@ def change(request: HttpRequest, name: str) -> HttpResponse:
         status = 422
         if form.is_valid():
             try:
-                change_model(model=model, changes=form.cleaned_data, actor=actor_of(request))
+                saw = viewers(model)
+                changed = change_model(
+                    model=model, changes=form.cleaned_data, actor=actor_of(request)
+                )
             except REFUSED as error:
                 form.add_refusal(error)
             else:
+                _tell_who_lost_sight(request, *losing_sight(saw, changed))
                 return redirect("models_registry:model-detail", name)
-    context = {"form": form, "model": model}
+    context = {"form": form, "model": model, "sight": narrowed(model)}
     return render(request, "models_registry/models/change.html", context, status=status)
+
+
+def _tell_who_lost_sight(request: HttpRequest, names: list[str], count: int) -> None:
+    if not count:
+        return
+    shown = ", ".join(names) + (" …" if count > len(names) else "")
+    words = ngettext(
+        "One person no longer sees this model: %(names)s.",
+        "%(count)d people no longer see this model: %(names)s.",
+        count,
+    )
+    messages.info(request, words % {"count": count, "names": shown})
 
 
 @require_safe

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
 from console.actors import Actor
-from console.models import Notice, SigningKey, User
+from console.models import Invitation, Notice, SigningKey, Team, User, WorkloadIdentity
 from console.services.audit_sinks import create_sink
+from console.services.invitations import invite
 from console.services.jobs import enqueue
 from console.services.notices import notify
+from console.services.service_accounts import create_service_account
+from console.services.teams import create_team
 from console.services.tokens import create_token
+from console.services.workloads import add_workload
 from deployments.models import Endpoint
 from deployments.services import fleet
 from deployments.services.traffic import set_split
 from models_registry.models import (
     ContractComment,
     ContractDraft,
+    Environment,
     RegisteredModel,
     ServiceContract,
 )
+from models_registry.services.freezes import freeze_environment
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
 
@@ -76,6 +85,7 @@ def world(db: None) -> World:
             queue="node.local",
             actor=rows.sam,
         )
+    team, invited, workload = _people_of_all_kinds(persons.ada)
     token, _ = create_token(name="ci", scopes=["read"], actor=factories.actor(persons.ada))
     release = placements[0].deployment.release
     assert Endpoint.objects.filter(current=split).exists()
@@ -89,6 +99,7 @@ def world(db: None) -> World:
             "draft_id": _draft(model),
             "environment": "production",
             "file": "onnx",
+            "freeze_id": _freeze(production, persons.sam),
             "job_id": job.pk,
             "load_test_id": factories.make_load_test(placements[0].deployment.release.version).pk,
             "key": "online_scoring",
@@ -102,8 +113,12 @@ def world(db: None) -> World:
             "release_id": release.pk,
             "revision": 1,
             "seat": "sre",
+            "secret": "made-up",
+            "slug": team.slug,
             "sink": _sink(persons.ada),
             "token_id": token.pk,
+            "invitation_id": invited.pk,
+            "workload_id": workload.pk,
             "upload_id": factories.make_upload(b"bytes", owner=persons.ada).pk,
             "username": "dana",
         },
@@ -122,6 +137,19 @@ def _notice(person: User) -> int:
     return Notice.objects.get(recipient=person).pk
 
 
+def _freeze(environment: Environment, person: User) -> int:
+    now = timezone.now()
+    window = freeze_environment(
+        environment=environment,
+        name="Holidays",
+        starts_at=now + timedelta(days=9),
+        ends_at=now + timedelta(days=10),
+        reason="nobody is on call",
+        actor=factories.actor(person),
+    )
+    return window.pk
+
+
 def _draft(model: RegisteredModel) -> int:
     draft = ContractDraft(model=model, title="The next promise", text="model: fraud_detector\n")
     draft.created_by = draft.changed_by = model.owner
@@ -136,6 +164,23 @@ def _comment(model: RegisteredModel) -> int:
     return said.pk
 
 
+def _people_of_all_kinds(admin: User) -> tuple[Team, Invitation, WorkloadIdentity]:
+    """A team with a service account, somebody who is invited, and what speaks for the account."""
+    actor = factories.actor(admin)
+    team = create_team(name="Risk", actor=actor)
+    account = create_service_account(username="ci-fraud", team=team.slug, roles=[], actor=actor)
+    workload = add_workload(
+        username=account.username,
+        name="main branch",
+        issuer="https://gitlab.example.com",
+        audience="covenant",
+        claims={"sub": "project:risk/*"},
+        scopes=["read"],
+        actor=actor,
+    )
+    return team, invite(email="kim@example.com", actor=actor).invitation, workload
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """One pattern: its name with namespaces, its callback and the names of its parameters."""
@@ -147,6 +192,12 @@ class Address:
     @property
     def parameters(self) -> list[str]:
         return list(self.pattern.pattern.regex.groupindex)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Parameter → name of its converter."""
+        parts = re.findall(r"<(?:(\w+):)?(\w+)>", self.route)
+        return {name: kind or "str" for kind, name in parts}
 
     @property
     def is_api(self) -> bool:
