@@ -11,8 +11,10 @@ import click
 from console.rules import dsse
 from deployments.cli import offline
 from deployments.cli.client import GATE_FAILED, CliError
-from deployments.cli.keys_file import create_key_file, open_key
-from deployments.cli.output import show, table
+from deployments.cli.contract_comments import comment
+from deployments.cli.contract_drafts import draft, template
+from deployments.cli.keys_file import open_key
+from deployments.cli.output import show
 from deployments.cli.verifying import verify
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 @click.group()
 def contract() -> None:
     """The promise: propose it, sign it, verify it."""
+
+
+contract.add_command(comment)
+contract.add_command(draft)
+contract.add_command(template)
 
 
 @contract.command()
@@ -132,49 +139,3 @@ def _difference_words(model: str, revision: int, found: Mapping[str, Any]) -> st
 
 
 contract.add_command(verify)
-
-
-@click.group()
-def keys() -> None:
-    """Your signing keys."""
-
-
-@keys.command("create")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--enrol", default="", metavar="NAME", help="Enrol it at once under this name.")
-@click.pass_obj
-def create_key(session: Session, file: Path, enrol: str) -> None:
-    """Make an Ed25519 key in a file that only you can open."""
-    public = create_key_file(file)
-    data = {"keyid": public.key_id, "file": str(file), "public_key": public.pem}
-    if enrol:
-        session.client.post("/keys/", {"name": enrol, "public_key": public.pem, "origin": "cli"})
-    show(data, as_json=session.as_json, words=f"Key {public.key_id}\n{public.pem}")
-
-
-@keys.command("list")
-@click.pass_obj
-def list_keys(session: Session) -> None:
-    """Your enrolled keys."""
-    page = session.client.get("/keys/")
-    show(
-        page,
-        as_json=session.as_json,
-        words=table(
-            ("ID", "NAME", "KEY", "ALGORITHM", "REVOKED"),
-            (
-                (k["id"], k["name"], k["keyid"][:16], k["algorithm"], k["revoked_at"])
-                for k in page["results"]
-            ),
-        ),
-    )
-
-
-@keys.command("revoke")
-@click.argument("key_id", type=int)
-@click.option("--reason", required=True)
-@click.pass_obj
-def revoke_key(session: Session, key_id: int, reason: str) -> None:
-    """Revoke a key: it signs nothing new, what it signed stays marked."""
-    key = session.client.post(f"/keys/{key_id}/revoke/", {"reason": reason})
-    show(key, as_json=session.as_json, words=f"Key {key['keyid'][:16]}… is revoked.")
