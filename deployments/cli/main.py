@@ -18,6 +18,7 @@ from deployments.cli import (
     dossiers,
     inspecting,
     jobs,
+    keys,
     load_tests,
     models,
     nodes,
@@ -134,7 +135,7 @@ for command in (
     variants.plan,
     inspecting.inspect,
     contracts.contract,
-    contracts.keys,
+    keys.keys,
     verifying.verify,
     deploying.release,
     deploying.approve,
@@ -185,7 +186,8 @@ _give_json_everywhere(cli)
 def main() -> None:
     """Run the command line; every error is one message, a hint and an exit code."""
     try:
-        cli.main(standalone_mode=False)
+        # A command that ends by `context.exit` has its code given back here, not raised.
+        ended = cli.main(standalone_mode=False)
     except click.exceptions.Exit as ending:
         sys.exit(ending.exit_code)
     except click.Abort:
@@ -201,6 +203,8 @@ def main() -> None:
     except CovenantError as error:
         faults = tuple((e.pointer, e.detail) for e in error.errors)
         sys.exit(_report(error.message, error.hint, error.code, faults, 1))
+    if isinstance(ended, int) and ended:
+        sys.exit(ended)
 
 
 def _report(

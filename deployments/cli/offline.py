@@ -62,15 +62,18 @@ def verify(
     """Verify a contract's or a release's bundle; `files` (onnx, config …) are compared with it.
 
     `key_set` is an exported JSON Web Key Set: what it says of owners, sites of passkeys and
-    revocations is compared. With `now` a contract whose last day is over is warned of.
+    revocations is compared, and where `trust` names no key, those of the set count alone. With
+    `now` a contract whose last day is over is warned of.
     """
     trusted = read_trust(trust)
+    known = () if key_set is None else from_jwks(key_set)
+    in_set = None if key_set is None else [key.public.key_id for key in known]
     report = verify_bundle(
         bundle,
-        trusted_keyids=trusted.keyids,
+        trusted_keyids=in_set if trusted.keyids is None else trusted.keyids,
         seat_keyids=trusted.seats,
         files={name: _file_digest(path) for name, path in (files or {}).items()},
-        known_keys=() if key_set is None else from_jwks(key_set),
+        known_keys=known,
     )
     return report if now is None else _with_expiry(report, now)
 

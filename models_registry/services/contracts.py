@@ -140,9 +140,9 @@ def sign_contract(
     The very same envelope again changes nothing; a signature whose key was compromised since is
     replaced (`signing_again`), on a contract in force too. When it was signed is the server's
     time: an envelope carries none. Raises NotAllowed (`no_seat`, `role_missing`,
-    `person_deactivated`), Conflict (`already_signed`, `seat_signed`, `contract_not_proposed`, `contract_expired`,
-    `newer_contract_in_force`), and Invalid for a key or signature that does not do (see
-    `signatures.take_in`).
+    `person_deactivated`), Conflict (`already_signed`, `seat_signed`, `contract_not_proposed`,
+    `contract_expired`, `newer_contract_in_force`), and Invalid for a key or signature that does
+    not do (see `signatures.take_in`).
     """
     require(actor, "contract.sign", contract.model.team_id)
     with transaction.atomic():
