@@ -11,6 +11,7 @@ from console.rules.canonical import pointer_of
 from models_registry.rules.contract_changes import (
     Change,
     Effect,
+    Kind,
     NumberChange,
     breaks_when_far,
     change,
@@ -248,28 +249,25 @@ def _approvals(before: ContractDocument, after: ContractDocument) -> Iterator[Ch
     for environment in sorted({*before.approvals, *after.approvals}):
         old = before.approvals.get(environment, ())
         new = after.approvals.get(environment, ())
-        at = pointer_of("approvals", environment)
         if dropped := sorted(set(old) - set(new)):
-            words = _people(dropped), ""
-            yield change(
-                at,
-                _APPROVAL,
-                dropped,
-                None,
-                "weaker",
-                kind="removed",
-                name=environment,
-                shown=words,
-            )
+            yield _approval(environment, dropped, "removed", "weaker")
         if added := sorted(set(new) - set(old)):
-            words = "", _people(added)
-            yield change(
-                at, _APPROVAL, None, added, "stronger", kind="added", name=environment, shown=words
-            )
+            yield _approval(environment, added, "added", "stronger")
 
 
-def _people(roles: Sequence[str]) -> Value:
-    return tuple(ROLE_WORDS[role] for role in roles)
+def _approval(environment: str, roles: list[str], kind: Kind, effect: Effect) -> Change:
+    people: Value = tuple(ROLE_WORDS[role] for role in roles)
+    at, is_new = pointer_of("approvals", environment), kind == "added"
+    return change(
+        at,
+        _APPROVAL,
+        None if is_new else roles,
+        roles if is_new else None,
+        effect,
+        kind=kind,
+        name=environment,
+        shown=("", people) if is_new else (people, ""),
+    )
 
 
 def _last_day(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:

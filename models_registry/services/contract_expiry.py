@@ -21,7 +21,6 @@ from models_registry.services.contract_records import (
     end_notices,
     publish,
     record,
-    subject_of,
     tell_of_expiry,
     warn_of_expiry,
 )
@@ -72,7 +71,7 @@ def _expire(pk: int, now: datetime) -> int:
             Actor.system(SOURCE),
             before={"state": before},
             after={"state": contract.state},
-            reason=f"{subject_of(contract)} was to hold until {day} (UTC).",
+            reason=f"Its last day, {day} (UTC), is over.",
         )
         end_notices([contract])
         if before == ContractState.IN_FORCE:

@@ -182,6 +182,7 @@ def test_a_bundle_is_verified_offline_and_a_changed_one_fails_with_exit_code_4(
     changed.write_text(json.dumps(body))
 
     assert run("contract", "verify", str(good)).code == 0
+    assert run("verify", str(good)).code == 0
     outcome = run("contract", "verify", str(changed), "--json")
     assert outcome.code == 4
     assert outcome.out.startswith("{")
@@ -205,6 +206,32 @@ def test_a_contract_is_proposed_and_signed_by_a_key_file(
     assert signed.code == 0, signed.err
     assert signed.body["seat"] == "data_scientist"
     assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_breaks_callers_is_acknowledged_and_shown_with_exit_code_4(
+    signed_in: Run, tmp_path: Path
+) -> None:
+    factories.make_contract(factories.make_model())
+    document = tmp_path / "contract.json"
+    body = factories.contract_body()
+    body["objectives"][0]["threshold_ms"] = 120
+    weaker = json.dumps(body)
+    body["errors"].pop(0)
+    document.write_text(json.dumps(body))
+    propose = ("contract", "propose", "fraud_detector", str(document), "--json")
+
+    refused = signed_in(*propose)
+    assert (refused.code, refused.body["code"]) == (1, "breaking_not_acknowledged")
+    assert refused.body["errors"][0]["pointer"] == "/errors/0"
+    assert signed_in(*propose, "--acknowledge-breaking").body["revision"] == 2
+    breaking = signed_in("contract", "diff", "fraud_detector", "2")
+    assert breaking.code == 4
+    assert "BREAKING Error answer “422 invalid_input” is dropped" in breaking.out
+    assert "weaker   P99 limit: 80 → 120 ms: weaker for the caller" in breaking.out
+    document.write_text(weaker)
+    signed_in(*propose)
+    gentle = signed_in("contract", "diff", "fraud_detector", "3", "--json")
+    assert (gentle.code, gentle.body["breaking"], gentle.body["against"]) == (0, 0, 1)
 
 
 def test_push_brings_the_files_that_a_graph_keeps_its_weights_in(

@@ -132,7 +132,12 @@ def test_differences_in_words(dana: Caller) -> None:
     answer = dana.get(f"{BASE}/2/diff/").json()
     assert answer["against"] == 1
     assert [change["pointer"] for change in answer["changes"]] == ["/load/qps"]
-    assert answer["changes"][0]["sentence"]
+    assert answer["changes"][0]["words"].endswith(": weaker for the caller")
+    assert answer["breaking"] == 0
+    shown = dana.get(f"{BASE}/2/").json()
+    met = {row["key"]: (row["required"], row["met"]) for row in shown["clauses"]}
+    assert met["drift"] == (True, True)
+    assert met["valid_until"] == (False, False)
     assert dana.get(f"{BASE}/2/diff/?against=2").json()["changes"] == []
     for strange in ("x", "²", "9" * 5000):
         assert dana.get(f"{BASE}/2/diff/?against={strange}").status_code == 422

@@ -8,7 +8,12 @@ import pytest
 from django.utils import timezone
 
 from console.models import SigningKey
-from models_registry.models import ContractSignature, ContractState, ServiceContract
+from models_registry.models import (
+    ContractSignature,
+    ContractState,
+    RegisteredModel,
+    ServiceContract,
+)
 from models_registry.rules.contract_order import in_reading_order
 from models_registry.services.contracts import url_of
 from tests import factories
@@ -66,6 +71,21 @@ def test_what_changes_is_marked_as_more_less_or_breaking(people: People) -> None
     assert "stronger for the caller" in shown
     itself = Visitor(people.bea).get(f"{url_of(weaker)}?against=1", part=True)
     assert "120 ms" in itself
+
+
+def test_what_breaks_callers_and_what_the_risk_class_asks_for_is_said_to_who_signs(
+    people: People,
+) -> None:
+    model = factories.make_model()
+    factories.make_contract(model, explanation={"method": "shap"})
+    breaking = factories.make_contract(model, state=ContractState.PROPOSED)
+    RegisteredModel.objects.filter(pk=model.pk).update(risk_class="high")
+    shown = Visitor(people.bea).get(url_of(breaking))
+    assert "Breaking: 1 change breaks callers." in shown
+    assert "What the risk class asks for: High" in shown
+    assert "An explanation of answers (a method other than none)" in shown
+    page = Visitor(people.bea).get("/models/fraud_detector/")
+    assert "Revision 1 lacks what the risk class “High” asks for." in page
 
 
 def test_three_people_sign_and_it_is_in_force(people: People) -> None:
