@@ -41,6 +41,10 @@ app.conf.update(
             "task": "models_registry.tasks.watch_contracts",
             "schedule": 3600.0,
         },
+        "watch-releases": {
+            "task": "models_registry.tasks.watch_releases",
+            "schedule": 900.0,
+        },
         "watch-tokens": {"task": "console.tasks.watch_tokens", "schedule": 3600.0},
         "forget-requests": {"task": "console.tasks.forget_requests", "schedule": 3600.0},
         "keep-audit": {"task": "console.tasks.keep_audit", "schedule": 60.0},

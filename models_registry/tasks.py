@@ -7,7 +7,9 @@ from django.utils import timezone
 
 from console.services.job_runs import run_job
 from models_registry.services import (
+    approval_lapses,
     artifacts,
+    break_glass,
     contract_expiry,
     exports,
     sandboxed,
@@ -40,3 +42,10 @@ def expire_uploads() -> None:
 def watch_contracts() -> None:
     """Mark contracts whose last day is over, and warn of those that come to theirs."""
     contract_expiry.watch_contracts(now=timezone.now())
+
+
+@shared_task(name="models_registry.tasks.watch_releases")
+def watch_releases() -> None:
+    """Tell of approvals that lapsed, and remind of reviews of broken glass that are overdue."""
+    approval_lapses.tell_of_lapses(now=timezone.now())
+    break_glass.remind_of_reviews(now=timezone.now())

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from rest_framework import serializers
 
 from deployments.models import Deployment, EndpointMode, Node, Placement
+from models_registry.selectors.release_policies import broken_glass
 
 
 class CordonRequestSerializer(serializers.Serializer[Any]):
@@ -55,6 +56,9 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
     version = serializers.IntegerField(source="release.version.number")
     environment = serializers.CharField(source="release.environment.name")
     triton_model = serializers.CharField(source="generation.triton_model")
+    against_policy = serializers.SerializerMethodField(
+        help_text="Whether its release went past the environment's policy by breaking the glass."
+    )
     requested_by = serializers.CharField(source="requested_by.username")
     placements = PlacementSerializer(many=True)
 
@@ -67,12 +71,16 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
             "version",
             "environment",
             "triton_model",
+            "against_policy",
             "requested_by",
             "created_at",
             "removal_requested_at",
             "removed_at",
             "placements",
         ]
+
+    def get_against_policy(self, deployment: Deployment) -> bool:
+        return broken_glass(deployment.release) is not None
 
 
 class HeaderRuleSerializer(serializers.Serializer[Any]):

@@ -22,24 +22,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("model")
-@click.argument("number", type=int)
-@click.argument("environment")
-@click.option("--note", "text", default="")
-@click.pass_obj
-def release(session: Session, model: str, number: int, environment: str, text: str) -> None:
-    """Ask to release a version to an environment."""
-    made = session.client.post(
-        f"/models/{model}/releases/", {"version": number, "environment": environment, "note": text}
-    )
-    show(
-        made,
-        as_json=session.as_json,
-        words=f"Release {made['id']}: {made['state']}. {made.get('explanation', '')}".rstrip(),
-    )
-
-
-@click.command()
-@click.argument("model")
 @click.argument("release_id")
 @click.option("--key", "key_path", type=click.Path(exists=True, path_type=Path))
 @click.option("--refuse", default="", metavar="REASON", help="Refuse instead, with this reason.")

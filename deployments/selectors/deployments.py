@@ -18,7 +18,11 @@ def deployment_list(
     found = (
         Deployment.objects.visible_to(user)
         .select_related(
-            "release__version__model", "release__environment", "generation", "requested_by"
+            "release__version__model",
+            "release__environment",
+            "release__break_glass__person",
+            "generation",
+            "requested_by",
         )
         .prefetch_related(
             Prefetch("placements", Placement.objects.select_related("node").order_by("node__name"))

@@ -31,6 +31,7 @@ from deployments.selectors.promises import attainments
 from deployments.selectors.rollback_choice import rollback_choice
 from deployments.selectors.routing import contracts_that_hold
 from models_registry.models import ContractState, ModelVersion, ServiceContract
+from models_registry.selectors.release_policies import broken_glass
 from models_registry.services import artifacts
 
 HISTORY_LENGTH = 20
@@ -86,7 +87,7 @@ def _version_lines(endpoint: Endpoint, live: LiveNumbers | None) -> list[Version
             release__environment=endpoint.environment,
             release__version__model=endpoint.model,
         )
-        .select_related("release__version")
+        .select_related("release__version", "release__break_glass")
         .prefetch_related("placements__node")
         .order_by("release__version__number")
     )
@@ -127,6 +128,7 @@ def _version_line(
         release_id=str(deployment.release_id),
         state=together([one.state for one in placements]),
         live=_live_of(live, number),
+        against_policy=broken_glass(deployment.release) is not None,
     )
 
 

@@ -54,7 +54,10 @@ class SplitView:
 
 @dataclass(frozen=True, slots=True)
 class VersionLine:
-    """A version at an endpoint: its share, whether it may be raised, and where it is."""
+    """A version at an endpoint: its share, whether it may be raised, and where it is.
+
+    `against_policy`: it was released by breaking the glass.
+    """
 
     number: int
     percent: float
@@ -65,6 +68,7 @@ class VersionLine:
     release_id: str
     state: str
     live: VersionNumbers | None
+    against_policy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

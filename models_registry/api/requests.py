@@ -238,10 +238,17 @@ class BreakGlassRequestSerializer(serializers.Serializer[Any]):
     envelope = serializers.DictField(help_text="DSSE over the release's payload, by one's own key.")
     reason = serializers.CharField(allow_blank=True, max_length=4000)
     password = serializers.CharField(
-        required=False, default="", trim_whitespace=False, help_text="To prove again who it is."
+        required=False,
+        allow_blank=True,
+        default="",
+        trim_whitespace=False,
+        help_text="To prove again who it is.",
     )
     code = serializers.CharField(
-        required=False, default="", help_text="Or the code of one's authenticator app."
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Or the code of one's authenticator app.",
     )
 
 

@@ -184,12 +184,12 @@ def still_counts(policy: Policy, approval: Approval, now: datetime) -> bool:
 def check_may_approve(policy: Policy, facts: Facts, candidate: Approval, now: datetime) -> str:
     """The role in which the candidate's word counts now, when one more approval is missing.
 
-    Raises NotAllowed `service_account`, `author_may_not_approve` or `role_missing`.
+    Raises NotAllowed `person_needed`, `author_may_not_approve` or `role_missing`.
     """
     if not candidate.is_person:
         raise NotAllowed(
             "Approvals are given by people: a service account's never counts.",
-            code="service_account",
+            code="person_needed",
             hint="Have somebody sign with a key of their own.",
         )
     role = _role_that_helps(policy, facts, candidate, now)

@@ -112,7 +112,7 @@ def model_page(name: str, *, user: User, shown: int = 10) -> ModelPage:
         .prefetch_related("signatures__signer")
     )
     releases = Release.objects.filter(version__model=model).select_related(
-        "version__model", "environment", "requested_by"
+        "version__model", "environment", "requested_by", "break_glass"
     )
     recent = tuple(contracts[:shown])
     in_force = next((c for c in recent if c.state == ContractState.IN_FORCE), None)

@@ -50,11 +50,13 @@ def break_the_glass(
     the envelope is a signature over the release's payload by the actor's own key. All other
     operators and the model's seats are told at once. The same envelope again changes nothing.
 
-    Raises NotAllowed (`break_glass_impossible`, `role_missing`, `service_account`), Conflict
+    Raises NotAllowed (`break_glass_impossible`, `role_missing`, `person_needed`), Conflict
     (`release_decided`, `glass_broken_already`, `nothing_to_waive`, `report_replaced`,
     `digest_mismatch`), Invalid for the reason, the signature, and who does not prove again who
     they are (see `reauthentication.confirm`).
     """
+    # As it is now, not as the caller read it.
+    release = Release.objects.select_related("environment", "version__model").get(pk=release.pk)
     model = release.version.model
     require(actor, "release.break_glass", team_id=model.team_id)
     _check_person(actor)
@@ -250,7 +252,7 @@ def _check_person(actor: Actor) -> None:
     if actor.user.kind != UserKind.PERSON:
         raise NotAllowed(
             "Releasing against the policy, and looking into it, is for people.",
-            code="service_account",
+            code="person_needed",
             hint="Have a person do it, with a key of their own.",
         )
 

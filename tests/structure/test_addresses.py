@@ -15,11 +15,28 @@ from console.rules.audit_occurrences import DENIALS
 from tests.structure.conftest import Address, World, addresses
 
 ALL = {address.name: address for address in addresses()}
-OPEN = {"console:healthz", "console:readyz", "console:metrics", "console:sign-in", "api:schema"}
+OPEN = {
+    "console:healthz",
+    "console:readyz",
+    "console:metrics",
+    "console:invitation",
+    "console:invitation-enter",
+    "console:sign-in",
+    "api:schema",
+}
 
 # The values of a parameter that mean another thing in some addresses.
+SERVICE_ACCOUNT = {"username": "ci-fraud"}
 VALUES: dict[str, dict[str, Any]] = {
+    **{
+        name: SERVICE_ACCOUNT
+        for name in ALL
+        if name.partition(":")[2].startswith(("service-account", "workload"))
+    },
     "api:environment-detail": {"name": "production"},
+    "api:environment-freezes": {"name": "production"},
+    "api:environment-freeze-lift": {"name": "production"},
+    "api:environment-policy-preview": {"name": "production"},
     "api:endpoint-chart": {"name": "requests"},
     "deployments:load-test-chart": {"name": "latency"},
     "deployments:node-detail": {"name": "local"},
@@ -27,17 +44,24 @@ VALUES: dict[str, dict[str, Any]] = {
     "deployments:node-uncordon": {"name": "local"},
     "deployments:node-reconcile": {"name": "local"},
     "models_registry:environment-change": {"name": "production"},
+    "models_registry:environment-freeze": {"name": "production"},
+    "models_registry:environment-freeze-lift": {"name": "production"},
+    "models_registry:environment-preview": {"name": "production"},
 }
 # What a GET answers where it is not 200: nothing to show in the rows of these tests, or no GET.
 OTHER_ANSWERS = {
     "api:events": 404,
     "api:version-report-diff": 404,
+    # A link that nobody has: shown in the same words as one that is used.
+    "console:invitation": 404,
+    "console:invitation-enter": 404,
     "models_registry:version-errors": 404,
 }
 # Acts that everybody who is signed in may do, on their own things; or that only ask.
 EVERYBODY_MAY = {
     "api:key-list",
     "api:key-revoke",
+    "api:token-exchange",
     "api:token-list",
     "api:token-revoke",
     "api:audit-verify",
@@ -94,8 +118,8 @@ def test_nobody_gets_in_without_signing_in(world: World) -> None:
         if address.name in OPEN or address.name in {"set_language", "api:events"}:
             continue
         for method in ("GET", "POST"):
-            if (method, address.name) == ("POST", "api:token-list"):
-                continue  # where the command line signs in
+            if method == "POST" and address.name in {"api:token-list", "api:token-exchange"}:
+                continue  # where the command line and workloads sign in
             answer = client.generic(
                 method, url_of(address, world), "{}", content_type="application/json"
             )
@@ -169,6 +193,8 @@ def test_every_act_needs_the_csrf_token_of_its_page(world: World) -> None:
     client.force_login(world.people.ada)
     wrong: list[str] = []
     for address in ALL.values():
+        if address.name == "api:token-exchange":
+            continue  # looks at no session
         answer = client.post(url_of(address, world), "{}", content_type="application/json")
         if answer.status_code not in {403, 405}:
             wrong.append(f"{address.name}: {answer.status_code}")
