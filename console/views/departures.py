@@ -64,6 +64,8 @@ def deactivate(request: HttpRequest, username: str) -> HttpResponse:
 def reactivate(request: HttpRequest, username: str) -> HttpResponse:
     """Let a person in again, with nothing of what they had."""
     reason = request.POST.get("reason", "")[:300]
+    if find_person(username).is_active:
+        return redirect("console:person-detail", username)
     reactivate_person(username=username, reason=reason, actor=actor_of(request))
     messages.success(
         request,

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -19,7 +18,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.actors import require
 from console.api.authentication import actor_of
 from console.errors import Conflict, CovenantError, Invalid, NotFound, TooMany
+from console.models import User
 from console.people_forms import AcceptForm, InvitationForm
+from console.rules.sign_in_means import PASSWORD
 from console.selectors.paging import page_of
 from console.selectors.teams import invitations, with_states
 from console.services.invitations import (
@@ -29,6 +30,8 @@ from console.services.invitations import (
     open_invitation,
     revoke_invitation,
 )
+from console.services.sign_ins import Missing, what_is_missing
+from console.views.sign_in_steps import begin_pending, finish
 
 SECRET = "invitation"  # noqa: S105 - the name of a session's entry
 
@@ -124,12 +127,19 @@ def accept(request: HttpRequest) -> HttpResponse:
             except (Invalid, Conflict) as error:
                 form.add_refusal(error)
             else:
-                del request.session[SECRET]
-                login(request, person)
-                messages.success(request, _("Welcome. Your account is made."))
-                return redirect(settings.LOGIN_REDIRECT_URL)
+                return _signed_in(request, person)
     context = {"form": form, "invitation": invitation}
     return render(request, "console/accounts/invitation.html", context, status=status)
+
+
+def _signed_in(request: HttpRequest, person: User) -> HttpResponse:
+    """In at once, or on to setting up the second factor that this installation asks for."""
+    del request.session[SECRET]
+    if what_is_missing(person, PASSWORD) is Missing.NOTHING:
+        messages.success(request, _("Welcome. Your account is made."))
+        return finish(request, person, by=PASSWORD, after="")
+    begin_pending(request, person, by=PASSWORD, after="")
+    return redirect("console:sign-in-set-up")
 
 
 def _refused(request: HttpRequest, error: CovenantError) -> HttpResponse:
