@@ -48,11 +48,6 @@ def audit_doors(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpReq
     return handle_sync
 
 
-def remember_refusal(request: Any, error: CovenantError) -> None:
-    """For views that tell a refusal in their own page, with a status of their own."""
-    getattr(request, "_request", request).refusal = error
-
-
 def _concerns(request: HttpRequest, response: HttpResponseBase) -> bool:
     return bool(_denial(request, response) or _is_export(request, response))
 

@@ -146,7 +146,7 @@ class AuditExportView(APIView):
             )
         file = export(
             wanted=read_filter(asked),
-            form=form,  # type: ignore[arg-type]
+            form=form,
             gz=is_yes(asked.get("gz", "")),
             bom=is_yes(asked.get("bom", "")),
             actor=actor_of(request),

@@ -75,6 +75,11 @@ def mark_refusal(response: R, code: str, detail: str) -> R:
     return response
 
 
+def remember_refusal(request: HttpRequest, error: CovenantError) -> None:
+    """For a view that tells a refusal in its own page: why, for the audit trail."""
+    request.refusal = error  # type: ignore[attr-defined]
+
+
 def problem_of(error: CovenantError) -> JsonResponse:
     """One of our own errors as the answer of a plain Django view."""
     response = problem_page(

@@ -76,10 +76,8 @@ def read(envelope: Mapping[str, Any], keys: Mapping[str, PublicKey]) -> Checkpoi
             hint="Give the installation's public key; see docs/audit.md.",
         )
     dsse.verify(parsed, key)
-    body = loads_strict(parsed.payload)
+    body: Any = loads_strict(parsed.payload)
     try:
-        if not isinstance(body, dict):
-            raise TypeError
         return Checkpoint(
             sequence=int(body["sequence"]),
             digest=str(body["digest"]),

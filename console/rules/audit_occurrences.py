@@ -18,35 +18,48 @@ SIGN_IN_FAILED = "sign_in.failed"
 DENIALS = (ACCESS_DENIED, FORM_REFUSED, SIGN_IN_FAILED, SIGNATURE_REFUSED, TOKEN_REFUSED)
 
 # The service that refuses a sign-in records it, with the name that was tried.
-_RECORDED_ELSEWHERE = frozenset({"wrong_credentials", "wrong_code", "second_factor_needed"})
+_RECORDED_ELSEWHERE = frozenset({"wrong_code", "wrong_credentials"})
 _OF_SIGNATURES = frozenset(
     {
-        "key_revoked",
+        "invalid_envelope",
+        "key_doubted",
         "key_expired",
+        "key_not_yours",
+        "key_revoked",
+        "key_unknown",
         "one_signature_expected",
+        "passkey_counter",
         "payload_mismatch",
         "payload_type_mismatch",
         "signature_by_other_key",
         "signature_invalid",
         "signature_kind",
-        "unknown_key",
     }
 )
 _OF_TOKENS = frozenset({"bad_token", "not_authenticated"})
+_OF_WORKLOADS = frozenset({"workload_ambiguous", "workload_refused", "workload_replayed"})
 
 # Downloads by the name of their address; what is not named here is a `file.export`.
 EXPORTS = {
     "api:audit-export": "audit.export",
     "api:contract-bundle": "contract.export",
     "api:endpoint-sla-csv": "sla.export",
+    "api:key-export": "key.export",
     "api:load-test-html": "load_test.export",
     "api:release-bundle": "release.export",
+    "api:release-bom": "release.export",
+    "api:version-config": "artifact.export",
     "api:version-file": "artifact.export",
     "console:audit-export": "audit.export",
 }
 ANY_EXPORT = "file.export"
-# Bytes that a person is about to sign: shown to be read, on the way to an entry of their own.
-NO_EXPORTS = frozenset({"api:contract-payload", "api:release-payload"})
+# Made by a service that records what it put into them.
+RECORDED_BY_SERVICE = {
+    "api:dossier-pdf": "dossier.export",
+    "deployments:dossier-pdf": "dossier.export",
+}
+# And bytes that a person is about to sign: read on the way to an entry of their own.
+NO_EXPORTS = frozenset({"api:contract-payload", "api:release-payload", *RECORDED_BY_SERVICE})
 
 _MODEL_PATH = re.compile(r"^(?:/api/v1)?/models/([a-z][a-z0-9_]{1,62})(?:/|$)")
 _ENDPOINT_PATH = re.compile(r"^(?:/api/v1)?/endpoints/([-\w]+)/([a-z][a-z0-9_]{1,62})(?:/|$)")
@@ -60,6 +73,8 @@ def denial_action(*, status: int, code: str, has_token: bool) -> str:
         return FORM_REFUSED
     if code in _OF_SIGNATURES and 400 <= status < 500:
         return SIGNATURE_REFUSED
+    if code in _OF_WORKLOADS:
+        return TOKEN_REFUSED
     if status == 401:
         return TOKEN_REFUSED if has_token and code in _OF_TOKENS else ""
     return ACCESS_DENIED if status == 403 else ""

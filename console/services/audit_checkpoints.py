@@ -19,7 +19,7 @@ from console.actors import Actor
 from console.errors import Invalid, Unavailable
 from console.models import AuditCheckpoint, AuditEntry, AuditHead
 from console.rules import audit_checkpoints
-from console.rules.audit_chain import ChainFault, FaultKind
+from console.rules.audit_chain import GENESIS, ChainFault, FaultKind
 from console.rules.audit_checkpoints import Checkpoint
 from console.rules.signing_keys import PublicKey, parse_public_key
 from console.services import audit, installation_key
@@ -81,7 +81,7 @@ def make_checkpoint(
             head.sequence,
             head.digest,
             now.isoformat(),
-            *(kept_after or (0, audit_checkpoints.GENESIS)),
+            *(kept_after or (0, GENESIS)),
         )
         row = sign(signed, now)
         audit.record(
@@ -175,7 +175,7 @@ def kept_part(known: KnownCheckpoints, head: AuditHead) -> tuple[int, str, list[
     Older entries may be gone by retention alone, which signs that they are.
     """
     newest = known.newest
-    after, digest = (newest.kept_after, newest.kept_after_digest) if newest else (0, "0" * 64)
+    after, digest = (newest.kept_after, newest.kept_after_digest) if newest else (0, GENESIS)
     if head.kept_after == after and head.kept_after_digest == digest:
         return after, digest, []
     told = (

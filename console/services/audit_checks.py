@@ -261,7 +261,5 @@ def _outside(head: AuditHead, after: int | None) -> list[ChainFault]:
 
 def _is_told() -> bool:
     """Whether the newest outcome on record is a broken chain: said once, not each minute."""
-    newest = (
-        AuditEntry.objects.filter(action="audit.verify").order_by("-sequence").values("after")
-    ).first()
-    return newest is not None and newest["after"].get("ok") is False
+    newest = AuditEntry.objects.filter(action="audit.verify").order_by("-sequence").first()
+    return newest is not None and (newest.after or {}).get("ok") is False

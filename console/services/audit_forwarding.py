@@ -13,7 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from console.errors import CovenantError
-from console.models import AuditHead, AuditSink, Role, Severity, User
+from console.models import AuditHead, AuditSink, Role, Severity, SinkKind, User
+from console.rules.audit_chain import Link
 from console.rules.audit_messages import pause_after
 from console.services import notices
 from console.services.audit_checks import links
@@ -84,12 +85,9 @@ def _forward_to(sink: AuditSink, now: datetime) -> int:
     return sent
 
 
-def _next_batch(sink: AuditSink) -> list:  # type: ignore[type-arg]
-    most = BATCH[sink.kind]
-    found = []
-    for link, _ in links(sink.sent_sequence, sink.sent_sequence + most):
-        found.append(link)
-    return found
+def _next_batch(sink: AuditSink) -> list[Link]:
+    last = sink.sent_sequence + BATCH[SinkKind(sink.kind)]
+    return [link for link, _ in links(sink.sent_sequence, last)]
 
 
 def _claim(sink: AuditSink, now: datetime) -> bool:

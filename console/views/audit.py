@@ -85,7 +85,7 @@ def download(request: HttpRequest) -> HttpResponseBase:
     form = request.GET.get("as", "")
     file = export(
         wanted=wanted,
-        form="csv" if form not in FORMATS else form,  # type: ignore[arg-type]
+        form="csv" if form not in FORMATS else form,
         gz=is_yes(request.GET.get("gz", "")),
         bom=is_yes(request.GET.get("bom", "")),
         actor=actor_of(request),

@@ -104,6 +104,24 @@ class Client:
     def content(self, path: str) -> bytes:
         return self.request("GET", path).content
 
+    def save(self, path: str, target: Path, params: dict[str, str]) -> int:
+        """Write an answer of any size to a file as it arrives; gives its bytes."""
+        try:
+            with self._http.stream("GET", path, params=params) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _refusal(response)
+                with target.open("wb") as file:
+                    for chunk in response.iter_bytes():
+                        file.write(chunk)
+        except httpx.HTTPError as error:
+            raise CliError(
+                f"{self.url} cannot be reached: {error}.",
+                exit_code=UNREACHABLE,
+                hint="What has arrived is not the whole file.",
+            ) from error
+        return target.stat().st_size
+
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Call the API; raises CliError with the problem's words when it refuses."""
         try:

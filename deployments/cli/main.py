@@ -13,6 +13,7 @@ import click
 
 from console.errors import CovenantError
 from deployments.cli import (
+    audit,
     contracts,
     deploying,
     dossiers,
@@ -153,6 +154,7 @@ for command in (
     people.people,
     people.teams,
     nodes.nodes,
+    audit.audit,
     dossiers.dossier,
     dossiers.bom,
 ):

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
+from console.api.problems import remember_refusal
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound
 from console.models import JobState
 from console.templatetags.console_formats import latency, per_second, percentage, whole_number
@@ -64,6 +65,7 @@ def create(request: HttpRequest, name: str, number: int) -> HttpResponse:
             actor=actor_of(request),
         )
     except REFUSED as error:
+        remember_refusal(request, error)
         if fragment:
             # What htmx swaps in for a refusal is a conflict or a fault of the form.
             status = error.status if error.status in (409, 422) else 409

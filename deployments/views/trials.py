@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
+from console.api.problems import remember_refusal
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound, TooLarge
 from console.errors import Unavailable as Away
 from deployments.rules.trial_answers import Comparison, row_of, shortened
@@ -45,6 +46,7 @@ def panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
             actor=actor_of(request),
         )
     except REFUSED as error:
+        remember_refusal(request, error)
         return _answer(request, version, {**kept, "refusal": error}, error=error)
     return _answer(request, version, {**kept, "trial": trial, **_shown(trial)})
 

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from console.api.authentication import actor_of, user_of
+from console.api.problems import remember_refusal
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed
 from console.forms import KeyForm
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
@@ -74,6 +75,7 @@ def sign(request: HttpRequest, name: str, revision: int) -> HttpResponse:
             actor=actor_of(request),
         )
     except (Invalid, Conflict, NotAllowed) as error:
+        remember_refusal(request, error)
         context = {**_detail(request, name, revision), "sign_error": error}
         return render(
             request, "models_registry/contracts/detail.html", context, status=error.status

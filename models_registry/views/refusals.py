@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.http import HttpRequest
 
 from console.actors import Actor, allowed
+from console.api.problems import remember_refusal
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed
 from models_registry.models import RegisteredModel
 from models_registry.services.catalog import require_part_in
@@ -15,6 +16,7 @@ REFUSED = (Invalid, Conflict)
 
 def tell(request: HttpRequest, error: CovenantError) -> None:
     """The refusal as a message on the next page."""
+    remember_refusal(request, error)
     messages.error(request, f"{error.message} {error.hint}".strip())
 
 

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
+from console.api.problems import remember_refusal
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound, TooMany
 from console.rules.dsse import RELEASE_PAYLOAD_TYPE
 from console.selectors.paging import page_of
@@ -210,6 +211,7 @@ def withdraw(request: HttpRequest, release_id: uuid.UUID) -> HttpResponse:
 
 
 def _refused(request: HttpRequest, release_id: uuid.UUID, error: CovenantError) -> HttpResponse:
+    remember_refusal(request, error)
     context = {**_context(request, release_id), "refusal": error}
     return render(request, "models_registry/releases/detail.html", context, status=error.status)
 

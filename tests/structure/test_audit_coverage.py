@@ -18,7 +18,8 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from console.models import AuditEntry
-from console.rules.audit_occurrences import ANY_EXPORT, EXPORTS, NO_EXPORTS
+from console.rules.audit_occurrences import ANY_EXPORT, EXPORTS, NO_EXPORTS, RECORDED_BY_SERVICE
+from models_registry.models import ServiceContract
 from tests.structure.conftest import Address, World
 from tests.structure.test_addresses import ALL, VALUES, accepts, session
 
@@ -74,7 +75,13 @@ def test_every_download_is_an_entry_of_its_own_kind(world: World) -> None:
         )
         actions = [entry.action for entry in entries]
         seen.add(address.name)
-        if address.name in NO_EXPORTS:
+        if address.name in RECORDED_BY_SERVICE:
+            wrong += (
+                []
+                if actions == [RECORDED_BY_SERVICE[address.name]]
+                else [f"{address.name}: {actions}"]
+            )
+        elif address.name in NO_EXPORTS:
             wrong += [f"{address.name}: {actions}"] if actions else []
         elif actions != [EXPORTS.get(address.name)] or actions == [ANY_EXPORT]:
             wrong.append(f"{address.name}: {actions}, and EXPORTS says {EXPORTS.get(address.name)}")
@@ -171,3 +178,18 @@ def _changed(queries: list[dict[str, str]]) -> set[str]:
             continue
         found.add(statement[1])
     return found
+
+
+@pytest.mark.django_db
+def test_a_signature_that_fails_is_on_record_at_the_page_and_at_the_api(world: World) -> None:
+    """A page tells the refusal in its own words and with its own status; it counts all the same."""
+    contract = ServiceContract.objects.get(model__name=world.values["model"], revision=1)
+    ServiceContract.objects.filter(pk=contract.pk).update(state="proposed")
+    browser, api = session(Client, world.people.sam), session(APIClient, world.people.sam)
+    model = world.values["model"]
+    page = browser.post(f"/models/{model}/contracts/1/sign/", {"envelope": "{}"})
+    answer = api.post(f"/api/v1/models/{model}/contracts/1/signatures/", {"envelope": {"payload": 1}}, format="json")
+    assert (page.status_code, answer.status_code) == (422, 422)
+    entries = AuditEntry.objects.filter(action="signature.refused").order_by("sequence")
+    assert [entry.source.split()[0] for entry in entries] == ["page", "api"]
+    assert {entry.subject for entry in entries} == {f"model {model}"}
