@@ -18,6 +18,7 @@ from models_registry.models import ReleaseState
 from models_registry.selectors.catalog import find_model
 from models_registry.selectors.release_policies import verdict_of
 from models_registry.selectors.releases import find_release
+from models_registry.selectors.versions import find_version
 from models_registry.views.release_words import preview_words
 
 
@@ -35,7 +36,8 @@ def model_panel(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def version_panel(request: HttpRequest, name: str, number: int) -> HttpResponse:
     """Where a version runs and with how much of the traffic."""
-    running = versions_running(find_model(name, user=user_of(request))).get(number, [])
+    version = find_version(name, number, user=user_of(request))
+    running = versions_running(version.model).get(number, [])
     context = {"running": running, "name": name, "number": number}
     return render(request, "deployments/panels/version.html", context)
 

@@ -108,7 +108,7 @@ def test_registering_shows_the_fault_at_its_field_and_keeps_what_was_typed(peopl
     model = RegisteredModel.objects.get()
     assert (model.tags, model.owner) == (["payments", "eu"], people.dana)
     again = dana.post("/models/new/", {"name": "fraud_detector", "risk_class": "low"})
-    assert "There is a model named fraud_detector already." in again
+    assert "The name fraud_detector is taken." in again
 
 
 def test_a_person_without_the_role_is_refused(people: People) -> None:

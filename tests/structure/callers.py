@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from django.urls import reverse
 from django.utils import timezone
 
 from console.models import Role, Team, TeamMembership, User
@@ -15,9 +17,11 @@ from console.rules.permissions import ACTIONS, SCOPES
 from console.services.tokens import issue_token
 from models_registry.models import RegisteredModel
 from tests import factories
-from tests.structure.conftest import Address
+from tests.structure.conftest import Address, World
+from tests.structure.test_addresses import VALUES
 
 ACTING_ROLES = (Role.DATA_SCIENTIST, Role.SRE, Role.BUSINESS_OWNER, Role.PLATFORM_ADMIN)
+NOTHING = "nothing_of_the_kind"
 OF_A_MODEL = frozenset({"model", "release_id", "deployment_id", "load_test_id"})
 
 
@@ -101,6 +105,22 @@ def is_of_a_model(address: Address) -> bool:
     named = set(address.parameters)
     in_path = "models/" in address.route or "panels/" in address.route
     return bool(named & OF_A_MODEL) or ("name" in named and in_path)
+
+
+def url_at(address: Address, world: World, **others: Any) -> str:
+    """The address with the world's things in it; of what the world has none, with what is none.
+
+    `others` stand in the place of the world's; a value of None is what is none.
+    """
+    given = {**world.values, **VALUES.get(address.name, {}), **others}
+    nothing = {"int": 999_999_999, "uuid": uuid.UUID(int=0)}
+    return reverse(
+        address.name,
+        kwargs={
+            name: given[name] if given.get(name) is not None else nothing.get(kind, NOTHING)
+            for name, kind in address.kinds.items()
+        },
+    )
 
 
 def _member(username: str, team: Team, *roles: str) -> User:

@@ -49,6 +49,11 @@ class World:
 @pytest.fixture
 def world(db: None) -> World:
     """A model with two versions live in production, a release, a contract, a job, a node."""
+    return make_world("fraud_detector")
+
+
+def make_world(name: str) -> World:
+    """The world with a model of this name."""
     persons = factories.people()
     system = Actor.system("tests")
     staging, production = (factories.make_environment(name) for name in ("staging", "production"))
@@ -66,7 +71,7 @@ def world(db: None) -> World:
         actor=system,
         listeners={"production": ("127.0.0.1", 9), "staging": ("127.0.0.1", 10)},
     )
-    model = factories.make_model()
+    model = factories.make_model(name)
     rows = Fleet(staging, production, node, gateway, factories.actor(persons.sam), system)
     placements = [ready_version(rows, factories.make_version(model)) for _ in range(2)]
     split = set_split(
@@ -80,7 +85,7 @@ def world(db: None) -> World:
     with transaction.atomic():
         job = enqueue(
             kind="deploy",
-            subject="fraud_detector v1 → production on local",
+            subject=f"{model.name} v1 → production on local",
             arguments={},
             queue="node.local",
             actor=rows.sam,
@@ -107,7 +112,7 @@ def world(db: None) -> World:
             "model": model.name,
             "name": model.name,
             "node": "local",
-            "notice_id": _notice(persons.ada),
+            "notice_id": _notice(persons.ada, model),
             "number": 1,
             "output": 0,
             "release_id": release.pk,
@@ -132,8 +137,8 @@ def _sink(person: User) -> str:
     return sink.name
 
 
-def _notice(person: User) -> int:
-    notify(people=[person], kind="placement.drift", key="world", subject="fraud_detector v1")
+def _notice(person: User, model: RegisteredModel) -> int:
+    notify(people=[person], kind="placement.drift", key="world", subject=f"{model.name} v1")
     return Notice.objects.get(recipient=person).pk
 
 
@@ -151,7 +156,7 @@ def _freeze(environment: Environment, person: User) -> int:
 
 
 def _draft(model: RegisteredModel) -> int:
-    draft = ContractDraft(model=model, title="The next promise", text="model: fraud_detector\n")
+    draft = ContractDraft(model=model, title="The next promise", text=f"model: {model.name}\n")
     draft.created_by = draft.changed_by = model.owner
     draft.save()
     return draft.pk

@@ -7,23 +7,21 @@ door without an action, and an action without a door, fail here.
 from __future__ import annotations
 
 import copy
-import uuid
 from collections.abc import Iterator
 
 import pytest
 from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
-from django.urls import reverse
 from rest_framework.test import APIClient
 
 from console.rules.doors import API_ACTS, OPEN, OWN
 from console.rules.permissions import ACTIONS
 from console.selectors.doors import page_acts
 from models_registry.models import RegisteredModel
-from tests.structure.callers import Caller, callers, may
+from tests.structure.callers import Caller, callers, may, url_at
 from tests.structure.conftest import Address, World, addresses
-from tests.structure.test_addresses import VALUES, accepts
+from tests.structure.test_addresses import accepts
 
 ALL = {address.name: address for address in addresses()}
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
@@ -114,22 +112,12 @@ def _sent(
     kind = {"format": "json"} if isinstance(client, APIClient) else {"HTTP_HX_REQUEST": "true"}
     cookies = copy.deepcopy(client.cookies)
     with transaction.atomic():
-        answer = getattr(client, method.lower())(_url(address, world), body, **kind)
+        answer = getattr(client, method.lower())(url_at(address, world), body, **kind)
         if answer.streaming:
             answer.getvalue()
         transaction.set_rollback(True)
     client.cookies = cookies
     return answer
-
-
-def _url(address: Address, world: World) -> str:
-    """The address with the world's things in it; of what the world has none, with what is none."""
-    given = {**world.values, **VALUES.get(address.name, {})}
-    nothing = {
-        name: {"int": 999_999_999, "uuid": uuid.UUID(int=0)}.get(kind, "nothing-of-the-kind")
-        for name, kind in address.kinds.items()
-    }
-    return reverse(address.name, kwargs={name: given.get(name, nothing[name]) for name in nothing})
 
 
 def _unlike(
