@@ -188,7 +188,11 @@ def test_a_signature_that_fails_is_on_record_at_the_page_and_at_the_api(world: W
     browser, api = session(Client, world.people.sam), session(APIClient, world.people.sam)
     model = world.values["model"]
     page = browser.post(f"/models/{model}/contracts/1/sign/", {"envelope": "{}"})
-    answer = api.post(f"/api/v1/models/{model}/contracts/1/signatures/", {"envelope": {"payload": 1}}, format="json")
+    answer = api.post(
+        f"/api/v1/models/{model}/contracts/1/signatures/",
+        {"envelope": {"payload": 1}},
+        format="json",
+    )
     assert (page.status_code, answer.status_code) == (422, 422)
     entries = AuditEntry.objects.filter(action="signature.refused").order_by("sequence")
     assert [entry.source.split()[0] for entry in entries] == ["page", "api"]
