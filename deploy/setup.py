@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,11 +27,16 @@ REQUIREMENTS = ROOT / "deploy" / "requirements"
 MAIN_LOCK, SERVING_LOCK = REQUIREMENTS / "main.lock", REQUIREMENTS / "serving.lock"
 BASE, WORKER, DEV = ROOT / "requirements.txt", REQUIREMENTS / "worker.txt", REQUIREMENTS / "dev.txt"
 TORCH, SERVING = REQUIREMENTS / "torch.txt", REQUIREMENTS / "serving.txt"
+LDAP, LDAP_LOCK = REQUIREMENTS / "ldap.txt", REQUIREMENTS / "ldap.lock"
 VERIFY, VERIFY_LOCK = REQUIREMENTS / "verify.txt", REQUIREMENTS / "verify.lock"
 VENV, SERVING_VENV = ROOT / ".venv", ROOT / ".venv-triton"
 UV = "uv==0.13.9"
 PYTHON = (3, 11)
 SITE = f"lib/python{PYTHON[0]}.{PYTHON[1]}/site-packages"
+
+SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+LDAP_NEEDS = {"/usr/include/ldap.h": "libldap-dev", "/usr/include/sasl/sasl.h": "libsasl2-dev"}
+PYTHON_HEADER = Path(sysconfig.get_path("include")) / "Python.h"
 
 
 class SetupError(Exception):
@@ -101,7 +107,8 @@ def set_up(*, dev: bool) -> int:
         work()
         stamps.note(name, wanted)
         say(f"[{number}/{len(todo)}] {name}: {time.monotonic() - begun:.1f} s")
-    return len(todo) + install_system_packages(dev=dev) + compile_translations()
+    count = len(todo) + install_system_packages(dev=dev) + compile_translations()
+    return count + (install_ldap(stamps) if dev else 0)
 
 
 def check_python() -> None:
@@ -171,17 +178,9 @@ def link_project() -> None:
 
 def install_system_packages(*, dev: bool) -> int:
     """The few programs that no Python package carries; asked for when they cannot be installed."""
-    wanted: list[str] = []
-    if not shutil.which("bwrap"):
-        wanted.append("bubblewrap")
-    if not ctypes.util.find_library("seccomp"):
-        wanted.append("libseccomp2")
-    if not ctypes.util.find_library("gomp"):
-        wanted.append("libgomp1")
-    if not has_libpython():
-        wanted.append("libpython3.11")
-    if dev and not (shutil.which("chromium") or shutil.which("chromium-browser")):
-        wanted += ["chromium", "fonts-noto-cjk"]
+    wanted = missing_packages()
+    if dev:
+        wanted += missing_test_packages()
     if not wanted:
         return 0
     begun = time.monotonic()
@@ -192,9 +191,68 @@ def install_system_packages(*, dev: bool) -> int:
         say(
             f"  {' '.join(wanted)} missing. Install with: sudo apt-get install {' '.join(wanted)}\n"
             "  (bubblewrap: the sandbox that opens model files; libseccomp2: its system call\n"
-            "  filter; libgomp1: LightGBM; libpython3.11: Triton's Python backend; chromium and\n"
-            "  fonts-noto-cjk: the browser tests)"
+            "  filter; libgomp1: LightGBM; libpython3.11: Triton's Python backend; libpango…,\n"
+            "  libharfbuzz… and fonts-noto-cjk: documents as PDF; chromium: the browser tests;\n"
+            "  slapd and the rest: signing in by a directory, and its tests)"
         )
+    return 1
+
+
+def missing_packages() -> list[str]:
+    """Debian packages that the product needs and that are not there."""
+    libraries = {
+        "seccomp": "libseccomp2",
+        "gomp": "libgomp1",
+        "pango-1.0": "libpango-1.0-0",
+        "pangoft2-1.0": "libpangoft2-1.0-0",
+        "harfbuzz-subset": "libharfbuzz-subset0",
+    }
+    wanted = [] if shutil.which("bwrap") else ["bubblewrap"]
+    wanted += [name for lib, name in libraries.items() if not ctypes.util.find_library(lib)]
+    if not has_libpython():
+        wanted.append("libpython3.11")
+    # Chinese in PDFs, and in the screenshots of the browser tests.
+    if not any(Path("/usr/share/fonts").rglob("NotoSansCJK*")):
+        wanted.append("fonts-noto-cjk")
+    return wanted
+
+
+def missing_test_packages() -> list[str]:
+    """Debian packages that only the tests need: a browser, a directory, what its library takes."""
+    wanted = []
+    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        wanted.append("chromium")
+    if not shutil.which("slapd", path=SBIN):
+        wanted.append("slapd")
+    if not has_ldap():
+        wanted += [name for header, name in LDAP_NEEDS.items() if not Path(header).exists()]
+        wanted += [] if shutil.which("gcc") else ["gcc", "libc6-dev"]
+        wanted += [] if PYTHON_HEADER.exists() else ["python3.11-dev"]
+    return wanted
+
+
+def has_ldap() -> bool:
+    """Whether the library for signing in by a directory is built and installed."""
+    return any((VENV / SITE).glob("python_ldap-*.dist-info"))
+
+
+def install_ldap(stamps: Stamps) -> int:
+    """The optional sign-in by a directory, for its tests; they are skipped where it cannot be."""
+    wanted = digest(LDAP, LDAP_LOCK)
+    buildable = shutil.which("gcc") and PYTHON_HEADER.exists()
+    if stamps.is_current("directory packages", wanted) and has_ldap():
+        return 0
+    if not buildable or not all(Path(header).exists() for header in LDAP_NEEDS):
+        say("  directory packages are left out: their compiler or headers are missing (see above)")
+        return 0
+    begun = time.monotonic()
+    try:
+        uv("pip", "install", "--python", python(), "-r", str(LDAP), "-c", str(LDAP_LOCK))
+    except SetupError as error:
+        say(f"  directory packages are left out: {error}")
+        return 0
+    stamps.note("directory packages", wanted)
+    say(f"directory packages: {time.monotonic() - begun:.1f} s")
     return 1
 
 
@@ -202,7 +260,8 @@ def apt_install(packages: Sequence[str]) -> bool:
     """Install Debian packages when this user may; False when not."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # RUNLEVEL=1: what is installed for tests (slapd) is started by them, not by the system.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     quiet = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
     try:
         run([*quiet, "update"], environment)
@@ -215,8 +274,6 @@ def apt_install(packages: Sequence[str]) -> bool:
 
 def has_libpython() -> bool:
     """Whether the shared library that Triton's stubs are linked against is there."""
-    import sysconfig
-
     name = "libpython3.11.so.1.0"
     folders = [Path(sysconfig.get_config_var("LIBDIR") or "/usr/lib"), Path("/usr/lib")]
     folders += Path("/usr/lib").glob("*-linux-gnu")
@@ -244,8 +301,9 @@ def write_locks() -> None:
     sources = (str(BASE), str(WORKER), str(DEV))
     uv("pip", "compile", *sources, *common, "--output-file", str(MAIN_LOCK))
     uv("pip", "compile", str(SERVING), "--no-deps", *common, "--output-file", str(SERVING_LOCK))
-    # What verifies a bundle is what made it.
+    # What verifies a bundle is what made it; a directory's library joins what is there.
     same = ("--constraint", str(MAIN_LOCK))
+    uv("pip", "compile", str(LDAP), *same, *common, "--output-file", str(LDAP_LOCK))
     uv("pip", "compile", str(VERIFY), *same, *common, "--output-file", str(VERIFY_LOCK))
     say("Lock files are written.")
 

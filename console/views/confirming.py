@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django import forms
@@ -11,6 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from console.api.authentication import actor_of
 from console.forms import ServiceForm
 from console.services.reauthentication import Ways, ways_to_confirm
+
+SIX_DIGITS = re.compile(r"[0-9]{3} ?[0-9]{3}")
 
 
 class ConfirmForm(ServiceForm):
@@ -22,23 +25,22 @@ class ConfirmForm(ServiceForm):
             return
         if ways.password:
             self.fields["password"] = forms.CharField(
-                label=_("Your password"),
+                label=_("Your password, or a code of your app")
+                if ways.code
+                else _("Your password"),
                 max_length=200,
                 strip=False,
-                required=False,
                 widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-                help_text=_("Asked again, since this changes how you sign in.")
-                if not ways.code
-                else _("Your password, or the code below."),
+                help_text=_("Asked again, since this changes how you sign in."),
             )
-        if ways.code:
+        elif ways.code:
             self.fields["code"] = forms.CharField(
                 label=_("Code of your authenticator app"),
                 max_length=10,
-                required=False,
                 widget=forms.TextInput(
                     attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}
                 ),
+                help_text=_("Asked again, since this changes how you sign in."),
             )
 
 
@@ -50,8 +52,12 @@ def confirm_form(request: HttpRequest, name: str = "") -> ConfirmForm:
 
 
 def proof_of(request: HttpRequest) -> dict[str, str]:
-    """What was given as proof, for `reauthentication.confirm`."""
-    return {
-        "password": request.POST.get("password", "")[:200],
-        "code": request.POST.get("code", "")[:10],
-    }
+    """What was given as proof, for `reauthentication.confirm`.
+
+    Six digits in the one field are a code: no password here is made of digits alone.
+    """
+    password = request.POST.get("password", "")[:200]
+    code = request.POST.get("code", "")[:10]
+    if not code and SIX_DIGITS.fullmatch(password):
+        password, code = "", password
+    return {"password": password, "code": code}

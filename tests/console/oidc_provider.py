@@ -79,6 +79,7 @@ def _fill(return_url: str) -> None:
         token_endpoint_auth_method="client_secret_basic",
         id_token_signed_response_alg="RS256",
     )
+    Backend.instance.save(client)
     client.audience = [client]
     Backend.instance.save(client)
 
