@@ -57,13 +57,13 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     Template(
         "language_model",
         gettext_noop("Language model: ranking, search, moderation"),
-        gettext_noop("Text of any length: 400 ms for 95 %, texts stay out of the log."),
+        gettext_noop("Text of any length: 400 ms for most requests, texts stay out of the log."),
         frozenset({"low", "medium"}),
     ),
     Template(
         "realtime_authorisation",
         gettext_noop("Real-time authorisation"),
-        gettext_noop("Inside a payment: 30 ms, 99.95 % available, two people approve."),
+        gettext_noop("Inside a payment: 30 ms, hardly ever away, two people approve."),
         frozenset({"medium"}),
     ),
     Template(
