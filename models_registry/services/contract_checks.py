@@ -52,20 +52,25 @@ def contract_that_holds(model: RegisteredModel) -> ServiceContract | None:
     return found.order_by("-revision").first()
 
 
-def require_in_force(model: RegisteredModel, *, now: datetime | None = None) -> ServiceContract:
-    """The contract in force; Conflict `contract_missing`, or `contract_expired` with its day."""
+def require_in_force(
+    model: RegisteredModel, *, asked_by: str, now: datetime | None = None
+) -> ServiceContract:
+    """The contract in force, which `asked_by` (an environment) asks for.
+
+    Raises Conflict `contract_missing`, or `contract_expired` with its last day.
+    """
     current = contract_in_force(model, now=now)
     if current is not None:
         return current
     last = contract_that_holds(model)
     if last is not None and last.valid_until is not None:
         raise Conflict(
-            f"{last} held until {last.valid_until} and is in force no more.",
+            f"{asked_by} asks for a contract in force, and {last} held until {last.valid_until}.",
             code="contract_expired",
             hint="Have the next revision signed. What serves already goes on serving.",
         )
     raise Conflict(
-        f"{model.name} has no contract in force.",
+        f"{asked_by} asks for a contract in force, and {model.name} has none.",
         code="contract_missing",
         hint="Propose a contract and have the three seats sign it.",
     )

@@ -123,7 +123,7 @@ def _binding_contract(
     contract = contract_in_force(version.model)
     if contract is None:
         if environment.requires_contract and not may_miss:
-            require_in_force(version.model)
+            require_in_force(version.model, asked_by=environment.name)
         return None
     verify_in_force(contract)
     if environment.requires_contract:

@@ -112,7 +112,7 @@ def test_a_contract_expires_once_by_the_timer_and_at_once_for_what_is_new(people
     # The timer has not run yet.
     assert contracts.contract_in_force(model, now=END) is None
     with pytest.raises(Conflict) as refused:
-        contract_checks.require_in_force(model, now=END)
+        contract_checks.require_in_force(model, asked_by="production", now=END)
     assert code_of(refused) == "contract_expired"
     late = END + timedelta(minutes=59)
     assert [contract_expiry.watch_contracts(now=late).expired for _ in range(2)] == [1, 0]
