@@ -84,27 +84,6 @@ class PasswordForm(ServiceForm):
     )
 
 
-class KeyForm(ServiceForm):
-    name = forms.CharField(
-        label=_("Name"),
-        max_length=80,
-        help_text=_("Where the key lives, as in “laptop” or “office PC”."),
-    )
-    public_key = forms.CharField(
-        label=_("Public key"),
-        max_length=8192,
-        help_text=_("PEM text of the public half, as “covenant keys create” prints it."),
-        widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "class": "mono"}),
-    )
-    password = forms.CharField(
-        label=_("Your password"),
-        max_length=200,
-        strip=False,
-        help_text=_("Asked again, since a key signs in your name."),
-        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-    )
-
-
 class ReasonForm(ServiceForm):
     reason = forms.CharField(label=_("Reason"), max_length=300)
 

@@ -1,4 +1,4 @@
-"""`/api/v1/keys/`, `/api/v1/tokens/` and `/api/v1/me/`: what a person signs and calls with."""
+"""`/api/v1/tokens/` and `/api/v1/me/`: what a person calls with, and who they are."""
 
 from __future__ import annotations
 
@@ -14,68 +14,21 @@ from rest_framework.views import APIView
 
 from console.actors import Actor, require
 from console.api.authentication import actor_of
-from console.api.idempotency import idempotent
 from console.api.serializers import (
     CreateTokenSerializer,
-    EnrolKeySerializer,
     MeSerializer,
     NewTokenSerializer,
-    RevokeSerializer,
-    SigningKeySerializer,
     TokenSerializer,
 )
 from console.errors import Invalid
-from console.models import ApiToken, SigningKey, User
+from console.models import ApiToken, User
 from console.rules.permissions import SCOPES
-from console.selectors.people import keys_of, tokens_of
-from console.services.keys import enrol_key, revoke_key
+from console.selectors.people import tokens_of
 from console.services.sign_ins import Origin, check_sign_in
 from console.services.tokens import create_token, revoke_token
 
 # A token made by signing in from the command line may do what its owner may.
 SIGN_IN_SCOPES = list(SCOPES)
-
-
-class KeyListView(ListAPIView[SigningKey]):
-    serializer_class = SigningKeySerializer
-    required_actions: ClassVar[dict[str, str]] = {"POST": "key.manage_own"}
-    pagination_ordering: ClassVar[tuple[str, ...]] = ("-enrolled_at", "-pk")
-    queryset = SigningKey.objects.none()
-
-    @extend_schema(summary="List one's signing keys")
-    def get(self, request: Request) -> Response:
-        page = self.paginate_queryset(keys_of(actor_of(request).user))
-        return self.get_paginated_response(SigningKeySerializer(page, many=True).data)
-
-    @extend_schema(
-        summary="Enrol a signing key",
-        request=EnrolKeySerializer,
-        responses={201: SigningKeySerializer},
-    )
-    @idempotent
-    def post(self, request: Request) -> Response:
-        body = EnrolKeySerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        key = enrol_key(**body.validated_data, actor=actor_of(request))
-        return Response(SigningKeySerializer(key).data, status=status.HTTP_201_CREATED)
-
-
-class KeyRevokeView(APIView):
-    required_actions: ClassVar[dict[str, str]] = {"POST": "key.manage_own"}
-
-    @extend_schema(
-        summary="Revoke a signing key, by its number or key id",
-        request=RevokeSerializer,
-        responses=SigningKeySerializer,
-    )
-    @idempotent
-    def post(self, request: Request, key_id: str) -> Response:
-        body = RevokeSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        key = revoke_key(
-            key_id=key_id, reason=body.validated_data["reason"], actor=actor_of(request)
-        )
-        return Response(SigningKeySerializer(key).data)
 
 
 class TokenListView(ListAPIView[ApiToken]):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from console.models import ApiToken, AuditEntry, Job, JobLine, KeyOrigin, SigningKey, User
+from console.models import ApiToken, AuditEntry, Job, JobLine, User
 from console.rules.permissions import SCOPES
 
 
@@ -70,48 +70,6 @@ class JobDetailSerializer(JobSerializer):
 
 class ReasonSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")
-
-
-class RevokeSerializer(serializers.Serializer[Any]):
-    reason = serializers.CharField(max_length=300)
-
-
-class SigningKeySerializer(serializers.ModelSerializer[SigningKey]):
-    owner = serializers.CharField(source="user.username", read_only=True)
-
-    class Meta:
-        model = SigningKey
-        fields: ClassVar[list[str]] = [
-            "id",
-            "name",
-            "keyid",
-            "algorithm",
-            "origin",
-            "owner",
-            "public_key_pem",
-            "enrolled_at",
-            "last_used_at",
-            "revoked_at",
-            "revoked_reason",
-        ]
-
-
-class EnrolKeySerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(max_length=80)
-    public_key = serializers.JSONField(help_text="PEM, base64 of DER, or a JWK.")
-    origin = serializers.ChoiceField(KeyOrigin.choices, default=KeyOrigin.CLI)
-    password = serializers.CharField(
-        required=False,
-        allow_blank=True,
-        default="",
-        trim_whitespace=False,
-        help_text="Yours, asked again; a token with the scope `sign` needs none.",
-    )
-
-    def validate_public_key(self, value: Any) -> str | dict[str, Any]:
-        if isinstance(value, (str, dict)):
-            return value
-        raise serializers.ValidationError("Send PEM, base64 of DER, or a JWK.")
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_POST, require_safe
 from console.api.authentication import actor_of, user_of
 from console.api.problems import remember_refusal
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed
-from console.forms import KeyForm
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
 from console.selectors.paging import page_of
 from models_registry.models import ContractState, Seat, ServiceContract
@@ -176,7 +175,6 @@ def _detail(request: HttpRequest, name: str, revision: int) -> dict[str, Any]:
         "bundle_url": reverse("api:contract-bundle", args=[name, revision]),
         **_commands(page),
         "topic": f"contract:{name}/{revision}",
-        "key_form": KeyForm(),
         **signing_context(
             request,
             keys=page.keys,
