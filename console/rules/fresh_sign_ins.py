@@ -15,7 +15,7 @@ FRESH_FOR = timedelta(minutes=10)
 class SessionData(Protocol):
     """What is read of a session."""
 
-    def get(self, key: str, default: Any = ..., /) -> Any:
+    def get(self, key: str, default: Any) -> Any:
         """The value of a key."""
 
 
