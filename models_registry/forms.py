@@ -18,13 +18,15 @@ from console.models import Team, User
 from models_registry.exporting.protocol import DEFAULT_OPSET
 from models_registry.models import (
     ModelClass,
+    RegisteredModel,
     ReleaseState,
     RiskClass,
-    Seat,
+    SeatHolder,
     VersionState,
     Visibility,
 )
 from models_registry.rules import opsets
+from models_registry.selectors.duties import fit_for
 from models_registry.services.version_requests import default_target
 
 TUNING = (
@@ -109,7 +111,7 @@ class ReleaseFilterForm(forms.Form):
             ("no", _("By policy")),
         ],
     )
-    model_name = forms.CharField(required=False, max_length=63)
+    q = forms.CharField(required=False, max_length=63)
 
 
 class TagsField(forms.CharField):
@@ -171,7 +173,7 @@ class ModelForm(ModelChangeForm):
 
 
 class SeatForm(RegistryForm):
-    """Who shall sit in a seat: the people who have its role, without those of the other seats."""
+    """Who shall sit in a seat: who has its role, globally or in the team, and no other seat."""
 
     user = forms.ModelChoiceField(
         label=_("Person"),
@@ -180,13 +182,12 @@ class SeatForm(RegistryForm):
         empty_label=_("Choose a person"),
     )
 
-    def __init__(self, *args: Any, seat: str, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, model: RegisteredModel, seat: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         field = self.fields["user"]
         if isinstance(field, forms.ModelChoiceField):
-            field.queryset = User.objects.filter(
-                is_active=True, roles__contains=[seat] if seat in Seat.values else [""]
-            ).order_by("display_name", "username")
+            others = SeatHolder.objects.filter(model=model).exclude(seat=seat)
+            field.queryset = fit_for(seat, model.team_id).exclude(pk__in=others.values("user"))
 
 
 class AliasForm(RegistryForm):

@@ -63,10 +63,12 @@ def deactivate(request: HttpRequest, username: str) -> HttpResponse:
 @require_POST
 def reactivate(request: HttpRequest, username: str) -> HttpResponse:
     """Let a person in again, with nothing of what they had."""
-    reason = request.POST.get("reason", "")[:300]
+    actor = actor_of(request)
+    require(actor, "user.manage")
     if find_person(username).is_active:
         return redirect("console:person-detail", username)
-    reactivate_person(username=username, reason=reason, actor=actor_of(request))
+    reason = request.POST.get("reason", "")[:300]
+    reactivate_person(username=username, reason=reason, actor=actor)
     messages.success(
         request,
         _("The person is active again, with no role, team or password. Give what they need anew."),

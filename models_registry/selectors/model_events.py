@@ -38,5 +38,12 @@ def subject_events(subject: str, *, shown: int = 12) -> QuerySet[AuditEntry]:
     return AuditEntry.objects.filter(subject=subject).order_by("-sequence")[:shown]
 
 
+def seat_history(model: RegisteredModel, seat: str, *, shown: int = 20) -> QuerySet[AuditEntry]:
+    """Who was put into a seat, by whom and when, newest first (one query)."""
+    return AuditEntry.objects.filter(
+        subject=f"model {model.name}", action="model.assign_seat", after__seat=seat
+    ).order_by("-sequence")[:shown]
+
+
 def _newest(last: int) -> range:
     return range(last, max(0, last - SUBJECTS_LOOKED_AT), -1)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
+from console.models import AuditEntry
 from console.selectors.paging import page_of
 from models_registry.forms import (
     AliasForm,
@@ -25,7 +26,7 @@ from models_registry.forms import (
 from models_registry.models import ContractState, ModelVersion, Seat
 from models_registry.selectors.catalog import ModelPage, find_model, model_list, model_page
 from models_registry.selectors.contract_drafts import draft_list
-from models_registry.selectors.model_events import model_events
+from models_registry.selectors.model_events import model_events, seat_history
 from models_registry.selectors.versions import version_list
 from models_registry.selectors.visibility import losing_sight, narrowed, viewers
 from models_registry.services.catalog import assign_seat, change_model, register_model, set_alias
@@ -162,7 +163,7 @@ def detail(request: HttpRequest, name: str) -> HttpResponse:
 def seat_assign(request: HttpRequest, name: str, seat: str) -> HttpResponse:
     """Put a person into a seat."""
     model = find_model(name, user=user_of(request))
-    form = SeatForm(request.POST or None, seat=seat)
+    form = SeatForm(request.POST or None, model=model, seat=seat)
     status = 200
     if form.is_bound:
         status = 422
@@ -180,8 +181,31 @@ def seat_assign(request: HttpRequest, name: str, seat: str) -> HttpResponse:
                 )
                 return redirect("models_registry:model-detail", name)
     label = Seat(seat).label if seat in Seat.values else seat
-    context = {"form": form, "model": model, "seat": seat, "seat_label": label}
+    context = {
+        "form": form,
+        "model": model,
+        "seat": seat,
+        "seat_label": label,
+        "history": [_seating(entry) for entry in seat_history(model, seat)],
+    }
     return render(request, "models_registry/models/seat.html", context, status=status)
+
+
+def _seating(entry: AuditEntry) -> dict[str, Any]:
+    """An entry on a seat, for the timeline."""
+    before, after = (entry.before or {}).get("user"), (entry.after or {}).get("user")
+    title = (
+        _("%(after)s after %(before)s") % {"after": after, "before": before}
+        if before
+        else _("%(after)s, as the first") % {"after": after}
+    )
+    return {
+        "at": entry.at,
+        "title": title,
+        "detail": entry.reason,
+        "actor": entry.actor_username,
+        "icon": "person",
+    }
 
 
 @require_http_methods(["GET", "POST"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed
-from console.models import AuditEntry, Team
+from console.models import AuditEntry, Team, TeamMembership
 from models_registry.models import Environment, RegisteredModel, SeatHolder, VersionState
 from models_registry.rules import names
 from models_registry.services import catalog
@@ -174,3 +175,17 @@ def test_environments_and_their_policy(people: People) -> None:
         assert refused.value.code == code
     with pytest.raises(NotAllowed):
         set_environment(name="staging", actor=actor(people.sam))
+
+
+def test_a_seat_shows_who_may_sit_there_and_who_sat_there(people: People, client: Client) -> None:
+    model = factories.make_model()
+    team = Team.objects.create(name="Risk", slug="risk")
+    TeamMembership.objects.create(team=team, user=people.vic, roles=["sre"])
+    RegisteredModel.objects.filter(pk=model.pk).update(team=team)
+    client.force_login(people.ada)
+    path = "/models/fraud_detector/seats/sre/"
+    assert 'value="vic"' in client.get(path).content.decode()
+    assert client.post(path, {"user": "vic"}).status_code == 302
+    assert "vic after sam" in client.get(path).content.decode()
+    other = "/models/fraud_detector/seats/business_owner/"
+    assert 'value="vic"' not in client.get(other).content.decode()
