@@ -33,6 +33,9 @@ _NEW_ROWS: Mapping[str, dict[str, Any]] = {
     "/errors": {"status": 503, "code": "", "retry": True, "counts_against": "provider"},
 }
 _MAX_SHOWN = 4_000
+MAX_ROWS, MAX_ANSWERS = 40, 64
+"""Rows of a list that the form shows; all controls together stay below a thousand, which is what
+the web takes of one form. The rest of a longer list is edited in the YAML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`named`: a new row needs a name (it is a mapping's member, not a list's)."""
+    """`named`: a new row needs a name (it is a mapping's member, not a list's).
+
+    `is_cut`: there are more than are shown.
+    """
 
     pointer: str
     label: str
     rows: tuple[Row, ...]
     named: bool = False
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +304,7 @@ def _interface(body: JsonValue) -> Section:
                 f"/interface/{side}",
                 side,
                 tuple(_tensor(body, side, index) for index in _indexes(body, ("interface", side))),
+                is_cut=_count(body, ("interface", side)) > MAX_ROWS,
             )
             for side in ("inputs", "outputs")
         ),
@@ -338,12 +346,12 @@ def _errors(body: JsonValue) -> Rows:
             ),
         )
         rows.append(Row(pointer_of(*at), f"{fields[0].value} {fields[1].value}".strip(), fields))
-    return Rows("/errors", "errors", tuple(rows))
+    return Rows("/errors", "errors", tuple(rows), is_cut=_count(body, ("errors",)) > MAX_ROWS)
 
 
 def _fallback(body: JsonValue) -> Rows:
     response = _get(body, ("fallback", "response"))
-    names = list(response)[:128] if isinstance(response, dict) else []
+    names = list(response)[:MAX_ANSWERS] if isinstance(response, dict) else []
     rows = tuple(
         Row(
             pointer_of("fallback", "response", name),
@@ -352,7 +360,8 @@ def _fallback(body: JsonValue) -> Rows:
         )
         for name in names
     )
-    return Rows("/fallback/response", "fallback", rows, named=True)
+    is_cut = _count(body, ("fallback", "response")) > MAX_ANSWERS
+    return Rows("/fallback/response", "fallback", rows, named=True, is_cut=is_cut)
 
 
 def _validation(body: JsonValue) -> Section:
@@ -398,8 +407,16 @@ def _approvals(body: JsonValue) -> Rows:
 
 
 def _indexes(body: JsonValue, path: Path) -> range:
+    return range(min(_count(body, path), MAX_ROWS)) if _is_list(body, path) else range(0)
+
+
+def _is_list(body: JsonValue, path: Path) -> bool:
+    return isinstance(_get(body, path), list)
+
+
+def _count(body: JsonValue, path: Path) -> int:
     found = _get(body, path)
-    return range(min(len(found), 64)) if isinstance(found, list) else range(0)
+    return len(found) if isinstance(found, list | dict) else 0
 
 
 def _new_row(body: JsonValue, rows: Rows, name: str) -> Edit:

@@ -144,8 +144,7 @@ def discard_draft(*, draft: ContractDraft, reason: str = "", actor: Actor) -> Co
         if draft.discarded_at is not None:
             return draft
         _check_open(draft)
-        mine = actor.user.pk in (draft.created_by_id, draft.model.owner_id)
-        if not (mine or actor.user.is_superuser or actor.user.has_role(Role.PLATFORM_ADMIN)):
+        if not may_discard(draft, actor):
             raise NotAllowed(
                 f"“{draft.title}” was started by {draft.created_by.username}.",
                 code="not_your_draft",
@@ -156,6 +155,12 @@ def discard_draft(*, draft: ContractDraft, reason: str = "", actor: Actor) -> Co
         # The text stays readable: an audit entry alone would not bring it back.
         _record(draft, "draft.discard", actor, before=_facts(draft), reason=reason)
     return draft
+
+
+def may_discard(draft: ContractDraft, actor: Actor) -> bool:
+    """Whether the draft is the actor's to discard."""
+    mine = actor.user.pk in (draft.created_by_id, draft.model.owner_id)
+    return mine or actor.user.is_superuser or actor.user.has_role(Role.PLATFORM_ADMIN)
 
 
 def propose_draft(

@@ -22,7 +22,6 @@ from models_registry.rules.contract_changes import breaking_changes
 from models_registry.rules.contract_clauses import checklist
 from models_registry.rules.contract_diff import diff
 from models_registry.rules.contract_edits import edit_text
-from models_registry.rules.contract_places import line_numbers, line_of
 from models_registry.rules.contract_reading import Reading
 from models_registry.rules.contract_templates import templates_for
 from models_registry.rules.contract_terms import terms
@@ -39,6 +38,7 @@ from models_registry.services.contract_drafts import (
     change_draft,
     create_draft,
     discard_draft,
+    may_discard,
     propose_draft,
     starting_text,
     url_of,
@@ -49,7 +49,7 @@ from models_registry.views.contract_words import (
     checklist_in_words,
     terms_in_words,
 )
-from models_registry.views.refusals import may, tell, wants_fragment
+from models_registry.views.refusals import may, tell
 
 REFUSED = (Invalid, Conflict, TooLarge)
 MAX_DIFF_LINES = 400
@@ -179,8 +179,7 @@ def _page(
     context["note"] = request.POST.get("note", "")
     if theirs:
         context["both"] = _line_diff(draft.text, text)
-    is_open = draft.proposed_as is None and draft.discarded_at is None
-    context["may_discard"] = is_open and may(actor_of(request), "contract.draft", draft.model)
+    context["may_discard"] = context["is_open"] and may_discard(draft, actor_of(request))
     status = fault.status if fault else 200
     return render(request, "models_registry/contracts/editor.html", context, status=status)
 
@@ -204,24 +203,19 @@ def _context(
         "shape": contract_fields.shape_of(found),
         "is_open": draft.proposed_as is None and draft.discarded_at is None,
         "may_propose": may(actor_of(request), "contract.propose", model),
-        "is_fragment": wants_fragment(request),
-        **_meaning(model, reading, text),
+        **_meaning(model, reading),
     }
 
 
-def _meaning(model: RegisteredModel, reading: Reading, text: str) -> dict[str, Any]:
+def _meaning(model: RegisteredModel, reading: Reading) -> dict[str, Any]:
     """The terms in words and what they change against the contract that holds."""
     if reading.document is None:
         return {"topics": [], "changes": [], "current": None, "breaking": 0, "checklist": []}
     current = contract_that_holds(model)
     changes = tuple(diff(verify_bytes(current), reading.document)) if current else ()
-    lines = line_numbers(text)
-    shown = changes_in_words(changes)
-    for row in shown:
-        row["line"] = line_of(row["path"], lines)
     return {
         "topics": terms_in_words(terms(reading.document)),
-        "changes": shown,
+        "changes": changes_in_words(changes),
         "current": current,
         "breaking": len(breaking_changes(changes)),
         "checklist": checklist_in_words(

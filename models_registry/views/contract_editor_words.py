@@ -193,6 +193,7 @@ def _list(rows: Rows) -> dict[str, Any]:
             }
             for row in rows.rows
         ],
+        "is_cut": rows.is_cut,
         "is_table": rows.label in ("inputs", "outputs", "errors"),
     }
 

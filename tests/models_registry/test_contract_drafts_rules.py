@@ -121,6 +121,22 @@ def test_rows_are_added_and_removed_and_the_form_knows_its_new_shape() -> None:
     assert act_of(body, "remove:/interface") == act_of(body, "add:/model") == []
 
 
+def test_the_largest_contract_makes_a_form_that_the_web_takes() -> None:
+    tensor = {"name": "x", "dtype": "FP32", "dims": ["batch"]}
+    error = {"status": 503, "code": "x", "retry": True, "counts_against": "none"}
+    body: dict[str, object] = {
+        "interface": {"inputs": [tensor] * 64, "outputs": [tensor] * 64},
+        "errors": [error] * 64,
+        "fallback": {"response": {f"v{number}": 0 for number in range(128)}},
+        "approvals": {f"e{number}": ["sre"] for number in range(32)},
+    }
+    found = sections(body)  # type: ignore[arg-type]
+    controls = [field for section in found for field in section.all_fields]
+    sent = sum(5 if field.kind == "roles" else 1 for field in controls)
+    assert sent < 1000 - 20, "Django's DATA_UPLOAD_MAX_NUMBER_FIELDS"
+    assert [rows.is_cut for section in found for rows in section.rows] == [True] * 4 + [False]
+
+
 @pytest.mark.parametrize("text", ["objectives: 5\n", "interface: [1]\n", "- a\n", "fallback: x\n"])
 def test_yaml_of_another_form_is_shown_and_never_overwritten(text: str) -> None:
     edits = [

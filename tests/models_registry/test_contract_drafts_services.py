@@ -181,6 +181,30 @@ def test_a_draft_starts_from_a_template_a_report_a_revision_or_nothing(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_of_two_who_propose_at_once_there_is_one_proposal(people: People) -> None:
+    model = factories.make_model()
+    RegisteredModel.objects.update(risk_class="low")
+    draft = written(model, people.dana)
+    barrier, made = threading.Barrier(2), []
+
+    def propose() -> None:
+        try:
+            barrier.wait(timeout=10)
+            contract = propose_draft(draft=draft, edition=1, actor=factories.actor(people.dana))
+            made.append(contract.revision)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=propose) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert made == [1, 1]
+    assert ServiceContract.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
 def test_of_two_who_save_at_once_one_is_told(people: People) -> None:
     model = factories.make_model()
     draft = written(model, people.dana)
