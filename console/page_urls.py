@@ -14,6 +14,7 @@ from console.views import (
     jobs,
     notices,
     people,
+    roles,
     security,
     service_accounts,
     settings,
@@ -167,6 +168,7 @@ urlpatterns = [
         {"active": True},
         name="service-account-enable",
     ),
+    path("settings/roles/", roles.index, name="roles"),
     path("settings/environments/", people.environments, name="environments"),
     path("settings/system/", people.system, name="system"),
 ]

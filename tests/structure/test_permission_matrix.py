@@ -10,14 +10,18 @@ import copy
 from collections.abc import Iterator
 
 import pytest
+from django.conf import settings
 from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
 from rest_framework.test import APIClient
 
+from console.management.commands.permissions import BEGIN, END
 from console.rules.doors import API_ACTS, OPEN, OWN
 from console.rules.permissions import ACTIONS
 from console.selectors.doors import page_acts
+from console.selectors.permissions import as_markdown, permission_groups
+from console.views.roles import ACTION_WORDS
 from models_registry.models import RegisteredModel
 from tests.structure.callers import Caller, callers, may, url_at
 from tests.structure.conftest import Address, World, addresses
@@ -59,6 +63,34 @@ def test_every_action_has_a_door_and_every_door_an_action() -> None:
     named = acts | {action for _method, _address, action in api_doors()} - {""}
     assert set(ACTIONS) - named == WITHOUT_DOOR
     assert set(page_acts()) <= set(ALL), set(page_acts()) - set(ALL)
+
+
+def test_the_docs_hold_the_matrix_as_it_is() -> None:
+    text = (settings.BASE_DIR / "docs/permissions.md").read_text(encoding="utf-8")
+    held = text.partition(BEGIN)[2].partition(END)[0]
+    assert held == as_markdown(), "run: manage.py permissions --write docs/permissions.md"
+
+
+def test_every_action_is_shown_in_words_and_in_one_group() -> None:
+    shown = [row.action for _group, rows in permission_groups() for row in rows]
+    assert sorted(shown) == sorted(ACTIONS)
+    assert set(ACTION_WORDS) == set(ACTIONS)
+
+
+@pytest.mark.django_db
+def test_a_session_needs_the_csrf_token_for_every_write_of_the_api(world: World) -> None:
+    client = APIClient(enforce_csrf_checks=True)
+    client.force_login(world.people.ada)
+    wrong = []
+    for address in ALL.values():
+        for method in WRITES:
+            # Where one signs in there is no session yet that could be misused.
+            at_sign_in = f"{method} {address.name}" == "POST api:token-exchange"
+            if address.is_api and accepts(address, method) and not at_sign_in:
+                answer = _sent(client, address, world, method, {})
+                if answer.status_code != 403:
+                    wrong.append(f"{method} {address.name}: {answer.status_code}")
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.django_db
