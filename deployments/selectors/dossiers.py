@@ -106,7 +106,7 @@ def _contract(version: ModelVersion, releases: tuple[Release, ...]) -> ServiceCo
     bound = next((release.contract for release in releases if release.contract), None)
     if bound is not None:
         return bound
-    return ServiceContract.objects.filter(model=version.model, state="in_force").first()
+    return ServiceContract.objects.holding().filter(model=version.model).first()
 
 
 def _incidents(model_name: str) -> QuerySet[AuditEntry]:

@@ -30,7 +30,7 @@ from deployments.selectors.live_numbers import LiveNumbers, VersionNumbers, late
 from deployments.selectors.promises import attainments
 from deployments.selectors.rollback_choice import rollback_choice
 from deployments.selectors.routing import contracts_that_hold
-from models_registry.models import ContractState, ModelVersion, ServiceContract
+from models_registry.models import ModelVersion, ServiceContract
 from models_registry.selectors.release_policies import broken_glass
 from models_registry.services import artifacts
 
@@ -42,9 +42,7 @@ def endpoint_page(environment: str, model: str, *, user: User, now: datetime) ->
     endpoint = find_endpoint(environment, model, user=user)
     split = endpoint.current
     live = latest([str(endpoint)]).get(str(endpoint))
-    contract = ServiceContract.objects.filter(
-        model=endpoint.model, state=ContractState.IN_FORCE
-    ).first()
+    contract = ServiceContract.objects.holding().filter(model=endpoint.model).first()
     documents = contracts_that_hold([endpoint.model_id])
     standing = attainments(documents, [endpoint], now).get(endpoint.pk, [])
     history = list(endpoint.splits.select_related("author")[:HISTORY_LENGTH])

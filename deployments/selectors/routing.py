@@ -17,7 +17,7 @@ from deployments.rules.snapshots import (
     NodeAddress,
     Target,
 )
-from models_registry.models import HOLDING, ServiceContract
+from models_registry.models import ServiceContract
 from models_registry.rules import contract_document
 
 Key = tuple[int, int]
@@ -92,9 +92,8 @@ def contracts_that_hold(
     what serves goes away at midnight.
     """
     rows = (
-        ServiceContract.objects.filter(
-            model_id__in=list(model_ids), state__in=HOLDING, in_force_at__isnull=False
-        )
+        ServiceContract.objects.holding()
+        .filter(model_id__in=list(model_ids))
         .order_by("model_id", "-revision")
         .distinct("model_id")
         .values_list("model_id", "payload")

@@ -23,7 +23,7 @@ from deployments.selectors.promises import (
     traffic_of_rows,
 )
 from deployments.selectors.routing import contracts_that_hold
-from models_registry.models import ContractSignature, ContractState, ServiceContract
+from models_registry.models import ContractSignature, ServiceContract
 
 BURN_SPAN = timedelta(hours=1)
 
@@ -89,12 +89,10 @@ class SlaPage:
 
 
 def sla_list(now: datetime, *, user: User) -> list[SlaRow]:
-    """Every endpoint that the user may see whose model has a contract in force."""
+    """Every endpoint that the user may see whose model has a contract that holds."""
     endpoints = list(
         Endpoint.objects.visible_to(user)
-        .filter(
-            model__in=ServiceContract.objects.filter(state=ContractState.IN_FORCE).values("model")
-        )
+        .filter(model__in=ServiceContract.objects.holding().values("model"))
         .select_related("model", "environment")
         .order_by("environment__name", "model__name")
     )
@@ -122,12 +120,10 @@ def sla_list(now: datetime, *, user: User) -> list[SlaRow]:
 
 
 def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
-    """A month of an endpoint against the contract in force. Raises Invalid for a bad month."""
+    """A month of an endpoint against the contract that holds. Raises Invalid for a bad month."""
     first = slo.parse_month(month, now)
     start, end = slo.month_bounds(first)
-    contract = ServiceContract.objects.filter(
-        model_id=endpoint.model_id, state=ContractState.IN_FORCE
-    ).first()
+    contract = ServiceContract.objects.holding().filter(model_id=endpoint.model_id).first()
     documents = contracts_that_hold([endpoint.model_id])
     document = documents.get(endpoint.model_id)
     objectives = objectives_of(document) if document else []

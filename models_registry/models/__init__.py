@@ -8,7 +8,6 @@ from models_registry.models.catalog import (
     Visibility,
 )
 from models_registry.models.contracts import (
-    HOLDING,
     ContractComment,
     ContractDraft,
     ContractSignature,
@@ -33,7 +32,6 @@ from models_registry.models.versions import (
 )
 
 __all__ = [
-    "HOLDING",
     "Artifact",
     "BreakGlass",
     "ContractComment",

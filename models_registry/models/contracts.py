@@ -26,6 +26,11 @@ HOLDING = (ContractState.IN_FORCE, ContractState.EXPIRED)
 class ServiceContractQuerySet(OfModelQuerySet["ServiceContract"]):
     model_path = "model__"
 
+    def holding(self) -> ServiceContractQuerySet:
+        """In force, or expired after it was, the newest first: the first of a model holds."""
+        held = self.filter(state__in=HOLDING, in_force_at__isnull=False)
+        return held.order_by("-revision")
+
 
 class ServiceContract(models.Model):
     """A numbered revision of a model's promise; immutable from the moment it is proposed.

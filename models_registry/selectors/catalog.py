@@ -9,7 +9,6 @@ from django.db.models import F, OuterRef, Prefetch, Q, QuerySet, Subquery
 from console.errors import FieldError, Invalid, NotFound
 from console.models import Team, User
 from models_registry.models import (
-    HOLDING,
     ContractState,
     ModelAlias,
     ModelVersion,
@@ -118,7 +117,7 @@ def model_page(name: str, *, user: User, shown: int = 10) -> ModelPage:
     in_force = next((c for c in recent if c.state == ContractState.IN_FORCE), None)
     if in_force is None:
         # One that expired is shown as such until another takes its place.
-        in_force = contracts.filter(state__in=HOLDING, in_force_at__isnull=False).first()
+        in_force = contracts.holding().first()
     return ModelPage(
         model=model,
         seats=seats_of(model),

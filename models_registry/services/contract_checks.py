@@ -11,7 +11,6 @@ from console.errors import Conflict, Invalid
 from console.rules.canonical import canonical_bytes, digest
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
 from models_registry.models import (
-    HOLDING,
     ContractState,
     RegisteredModel,
     Seat,
@@ -46,10 +45,7 @@ def contract_that_holds(model: RegisteredModel) -> ServiceContract | None:
     What serves goes on serving by it (its fallback, its error codes, its objectives), and a next
     contract is compared with it; nothing new is released or deployed under an expired one.
     """
-    found = ServiceContract.objects.filter(
-        model=model, state__in=HOLDING, in_force_at__isnull=False
-    )
-    return found.order_by("-revision").first()
+    return ServiceContract.objects.holding().filter(model=model).first()
 
 
 def require_in_force(
