@@ -159,7 +159,7 @@ class StrongSessions:
                 return await sync_to_async(_admitted)(request, await auser())
 
             request.user = SimpleLazyObject(lambda: _admitted(request, user))  # type: ignore[assignment]
-            request.auser = admitted  # type: ignore[method-assign]
+            request.auser = admitted
         response: HttpResponse | Awaitable[HttpResponse] = self.get_response(request)
         return response
 

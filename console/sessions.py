@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.utils import timezone
 
 from console.models import Session
@@ -40,7 +41,7 @@ class SessionStore(DatabaseStore):
 
     def load(self) -> dict[str, Any]:
         """What the session holds; that it was asked for is a sign of its person."""
-        row = self._get_session_from_db()
+        row: Session | None = self._get_session_from_db()  # type: ignore[attr-defined]
         if row is None:
             return {}
         if _is_due(row):
@@ -49,7 +50,7 @@ class SessionStore(DatabaseStore):
 
     async def aload(self) -> dict[str, Any]:
         """What the session holds; that it was asked for is a sign of its person."""
-        row = await self._aget_session_from_db()
+        row: Session | None = await self._aget_session_from_db()  # type: ignore[attr-defined]
         if row is None:
             return {}
         if _is_due(row):
@@ -64,7 +65,9 @@ def _dated(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _described(row: Session, data: dict[str, Any]) -> Session:
+def _described(row: AbstractBaseSession, data: dict[str, Any]) -> Session:
+    if not isinstance(row, Session):
+        raise TypeError(f"sessions are kept as Session, not as {type(row)}")
     row.handle = handle_of(row.session_key)
     if SESSION_KEY in data:
         row.user_id = int(data[SESSION_KEY])

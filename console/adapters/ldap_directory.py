@@ -45,7 +45,10 @@ def check_password(config: LdapConfig, *, username: str, password: str) -> Outsi
     search = _search(config, config.user_filter)
     with _bound(config) as connection:
         entry = _the_one(search.execute(connection, {"user": username}) or (), connection)
-        if entry is None or not _takes(config, entry.dn, password):
+        # Asked for nobody too: how long it takes tells no names.
+        if not _takes(config, entry.dn if entry else f"cn=-,{config.base}", password):
+            return None
+        if entry is None:
             return None
         return _outsider(config, entry, username)
 

@@ -7,6 +7,7 @@ the other side gives opens an account that is here already.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -17,18 +18,38 @@ from console.models import ExternalIdentity, Role, Severity, TeamMembership, Use
 from console.rules.group_roles import GroupRule, standing_of
 from console.rules.outsiders import Outsider, free_username
 from console.services import audit
+from console.services.invitations import accept_invitation
 from console.services.notices import end, notify
 from console.services.people import change_roles
 from console.services.teams import remove_member, set_member
 
 
-def enter(*, outsider: Outsider, sign_up: str, rules: Collection[GroupRule]) -> User:
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """The secret of an invitation that the browser came with, and from where."""
+
+    secret: str
+    address: str
+    source: str
+    request_id: str = ""
+
+
+def enter(
+    *,
+    outsider: Outsider,
+    sign_up: str,
+    rules: Collection[GroupRule],
+    invited: Invited | None = None,
+) -> User:
     """The person that the outsider is here, with the roles that their groups give them.
 
-    With `sign_up` "anybody" an account is made for who has none. Raises NotAllowed: `not_invited`
+    Who has no account gets the one that they were invited to, or with `sign_up` "anybody" a new
+    one. Raises what accepting an invitation raises, and NotAllowed: `not_invited`
     for who has none otherwise, `deactivated` for who may not sign in any more.
     """
-    person = _known(outsider) or _made(outsider, sign_up)
+    person = _known(outsider)
+    if person is None:
+        person = _joined(outsider, invited) if invited else _made(outsider, sign_up)
     if not person.is_active or person.kind != UserKind.PERSON:
         raise NotAllowed(
             f"The account {person.username} is deactivated.",
@@ -107,6 +128,26 @@ def _known(outsider: Outsider) -> User | None:
         .first()
     )
     return identity.user if identity else None
+
+
+def _joined(outsider: Outsider, invited: Invited) -> User:
+    """Accept the invitation with this account in place of a password."""
+    with transaction.atomic():
+        person = accept_invitation(
+            secret=invited.secret,
+            password=None,
+            address=invited.address,
+            source=invited.source,
+            request_id=invited.request_id,
+        )
+        _identity(outsider, person)
+        audit.record(
+            actor=Actor(user=person, source=invited.source, request_id=invited.request_id),
+            action="identity.link",
+            subject=f"user {person.username}",
+            after={"issuer": outsider.issuer, "subject": outsider.subject},
+        )
+    return person
 
 
 def _made(outsider: Outsider, sign_up: str) -> User:

@@ -17,7 +17,7 @@ GUESSES = Limit(attempts=5, seconds=15 * 60)
 
 def has_app(user: User) -> bool:
     """Whether the person has an authenticator app set up."""
-    return TOTPDevice.objects.filter(user=user, confirmed=True).exists()
+    return bool(TOTPDevice.objects.filter(user=user, confirmed=True).exists())
 
 
 def is_right_code(*, user: User, code: str) -> bool:

@@ -31,7 +31,7 @@ def make_recovery_codes(user: User) -> list[str]:
 
 def recovery_codes_left(user: User) -> int:
     """How many were not used yet."""
-    return StaticToken.objects.filter(device__user=user, device__confirmed=True).count()
+    return int(StaticToken.objects.filter(device__user=user, device__confirmed=True).count())
 
 
 def use_recovery_code(*, user: User, code: str) -> bool:

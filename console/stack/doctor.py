@@ -17,7 +17,7 @@ import psycopg
 import redis
 
 from console.env import Config, FileStorage
-from console.stack import control, envoy, postgres, triton, valkey, web
+from console.stack import control, envoy, postgres, sign_in_check, triton, valkey, web
 from console.stack.errors import ProgramMissing
 
 GIB = 2**30
@@ -47,6 +47,14 @@ def examine(config: Config) -> list[Finding]:
         _database(config),
         _redis(config),
         *_serving(config),
+        *_sign_in(config),
+    ]
+
+
+def _sign_in(config: Config) -> list[Finding]:
+    return [
+        Finding(subject, state, detail, mend)
+        for subject, state, detail, mend in sign_in_check.look(config)
     ]
 
 

@@ -133,8 +133,8 @@ def sign_in_set_up(request: HttpRequest) -> HttpResponse:
             form.add_refusal(error)
         else:
             admit(request, pending.user, by=f"{pending.by}+{TOTP}")
-            context = {"codes": codes, "next": safe_address(request, pending.after)}
-            return _answer(request, "console/accounts/recovery_codes.html", context, 200)
+            shown = {"codes": codes, "next": safe_address(request, pending.after)}
+            return _answer(request, "console/accounts/recovery_codes.html", shown, 200)
     app = begin_app(user=pending.user, renew=not form.is_bound)
     context = {"form": form, "person": pending.user, "app": app, "qr": qr_code(app.uri)}
     return _answer(request, "console/accounts/set_up.html", context, status)

@@ -128,7 +128,11 @@ def accept(request: HttpRequest) -> HttpResponse:
                 form.add_refusal(error)
             else:
                 return _signed_in(request, person)
-    context = {"form": form, "invitation": invitation}
+    context = {
+        "form": form,
+        "invitation": invitation,
+        "provider": settings.CONFIG.sign_in.oidc,
+    }
     return render(request, "console/accounts/invitation.html", context, status=status)
 
 

@@ -23,11 +23,12 @@ from console.errors import Conflict, CovenantError, Invalid, NotAllowed, TooMany
 from console.models import User
 from console.rules.outsiders import Outsider
 from console.rules.sign_in_means import OIDC
-from console.services.external_accounts import enter, link_identity
+from console.services.external_accounts import Invited, enter, link_identity
 from console.services.reauthentication import confirm
 from console.services.sign_ins import count_address, record_failure
 from console.views.accounts import sign_in_page
 from console.views.confirming import confirm_form, proof_of
+from console.views.invitations import SECRET
 from console.views.sign_in_steps import finish, origin_of, wanted_address
 
 STATES, TO_LINK = "oidc_states", "oidc_to_link"
@@ -73,7 +74,15 @@ def come_back(request: HttpRequest) -> HttpResponse:
         outsider = _outsider(request, config, begun)
         if begun["linking"]:
             return _to_be_linked(request, outsider, begun)
-        user = enter(outsider=outsider, sign_up=config.sign_up, rules=config.group_rules)
+        origin = origin_of(request)
+        secret = str(request.session.get(SECRET, ""))
+        invited = Invited(secret, origin.address, origin.source, origin.request_id)
+        user = enter(
+            outsider=outsider,
+            sign_up=config.sign_up,
+            rules=config.group_rules,
+            invited=invited if secret else None,
+        )
     except CovenantError as error:
         if not isinstance(error, TooMany):
             record_failure(username="unknown", by=OIDC, why=error.code, origin=origin_of(request))
@@ -81,6 +90,7 @@ def come_back(request: HttpRequest) -> HttpResponse:
             messages.error(request, f"{error.message} {error.hint}")
             return redirect("console:security")
         return sign_in_page(request, problem=error, status=error.status)
+    request.session.pop(SECRET, None)
     return finish(request, user, by=OIDC, after=begun["after"])
 
 

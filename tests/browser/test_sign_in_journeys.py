@@ -17,11 +17,12 @@ import httpx
 import pytest
 
 from console.models import AuditEntry, ExternalIdentity, Passkey, Session, Team, User
+from console.services.invitations import invite
 from console.stack import process
 from tests import stack
 from tests.console.conftest import launch_web
 from tests.console.oidc_provider import CLIENT_ID, CLIENT_SECRET, PROVIDER_PASSWORD
-from tests.factories import PASSWORD, make_user
+from tests.factories import PASSWORD, actor, make_user
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession, Page
@@ -258,6 +259,29 @@ def test_an_address_or_a_name_of_somebody_opens_nothing_of_theirs(
     inside(other)
     assert by_of_last_sign_in() == ("dana-2", "oidc")
     assert not ExternalIdentity.objects.filter(user__in=[ada, dana]).exists()
+
+
+def test_an_invitation_is_accepted_with_an_account_of_the_provider(
+    open_page: Open, site: Site
+) -> None:
+    ada = make_user("ada", "platform_admin")
+    invited = invite(
+        username="eva",
+        display_name="Eva",
+        email="eva@example.com",
+        roles=["viewer"],
+        teams=[],
+        actor=actor(ada),
+    )
+    page = open_page(urlsplit(invited.link).path)
+    page.click("text=Continue with the company")
+    at_the_provider(page, "eve")
+    inside(page)
+    eva = User.objects.get(username="eva")
+    assert ExternalIdentity.objects.get(user=eva).subject == "eve"
+    assert not eva.has_usable_password()
+    # Its group rules give eve nothing: what is set here goes by them from the first sign-in on.
+    assert by_of_last_sign_in() == ("eva", "oidc")
 
 
 def test_an_account_is_linked_by_who_is_signed_in_and_proves_it(
