@@ -28,8 +28,9 @@ def connect(
         raise _unreachable(target, f"its name is not known ({error})") from error
     for *_, address in found:
         if not is_reachable(str(address[0]), networks):
+            named = target.host if target.host == address[0] else f"{target.host} ({address[0]})"
             raise Unavailable(
-                f"{target.host} is {address[0]}, an address inside, which is not connected to.",
+                f"{named} is an address inside, which is not connected to.",
                 code="address_not_allowed",
                 hint="Set COVENANT_PRIVATE_ADDRESSES to the networks that may be sent to.",
                 retryable=False,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -19,12 +22,23 @@ from console.api.authentication import actor_of
 from console.api.streams import streamed_file
 from console.audit_forms import AuditFilterForm
 from console.models import AuditEntry
+from console.rules.audit_checkpoints import ACTION as CHECKPOINT
 from console.rules.audit_occurrences import DENIALS
 from console.rules.json_changes import ChangeLine, change_lines
 from console.selectors.audit import AuditFilter, audit_entries, chain_state
 from console.selectors.paging import page_of
 from console.services.audit_checks import checkpoint_now, request_verification
 from console.services.audit_exports import FORMATS, export
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """An entry as the page shows it; `job_id` is of the job that did it, if one did."""
+
+    entry: AuditEntry
+    lines: list[ChangeLine]
+    denied: bool
+    job_id: uuid.UUID | None
 
 
 @require_safe
@@ -39,7 +53,7 @@ def index(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "wanted": wanted,
-        "entries": [(entry, _lines(entry), entry.action in DENIALS) for entry in page.rows],
+        "entries": [_row(entry) for entry in page.rows],
         "export_query": query.urlencode(),
         **_chain(actor),
         **page.links(request.GET),
@@ -122,8 +136,17 @@ def _chain(actor: Actor) -> dict[str, Any]:
     }
 
 
-def _lines(entry: AuditEntry) -> list[ChangeLine]:
-    return change_lines(entry.before, entry.after)
+def _row(entry: AuditEntry) -> EntryRow:
+    after = entry.after
+    if entry.action == CHECKPOINT and isinstance(after, dict):
+        # The signed statement itself is for programs: they get it by the API and in exports.
+        after = {name: value for name, value in after.items() if name != "envelope"}
+    job_id = None
+    if entry.source.startswith("job:"):
+        with suppress(ValueError):
+            job_id = uuid.UUID(entry.source.removeprefix("job:"))
+    lines = change_lines(entry.before, after)
+    return EntryRow(entry, lines, entry.action in DENIALS, job_id)
 
 
 def _start_of(day: date | None) -> datetime | None:

@@ -166,7 +166,7 @@ def test_pages_of_entries_follow_each_other_both_ways(
 
     def read(query: str) -> tuple[list[int], str, str]:
         context = client.get(f"/audit/{query}").context
-        shown = [entry.sequence for entry, _, _ in context["entries"]]
+        shown = [row.entry.sequence for row in context["entries"]]
         return shown, context["previous_url"], context["next_url"]
 
     first, before, after = read("?action=test.")
