@@ -3,7 +3,7 @@
 import { CannotSign } from "./signing-keys.js";
 import { CannotUsePasskey } from "./webauthn.js";
 
-const PLAIN_STATES = new Set(["no-key", "not-enrolled", "ready", "working", "created"]);
+const PLAIN_STATES = new Set(["no-key", "not-enrolled", "elsewhere", "ready", "working", "created"]);
 
 export function say(form, state, text) {
   form.dataset.signingState = state;
