@@ -45,7 +45,7 @@ class LoadTestGateSerializer(serializers.Serializer[Any]):
     hint = serializers.CharField(help_text="What to do while it is missing.")
 
 
-class ConditionSerializer(serializers.Serializer[Condition]):
+class ConditionSerializer(serializers.Serializer[Any]):
     code = serializers.CharField(
         help_text="approval_missing, contract_missing, contract_expired, load_test_missing or "
         "environment_frozen."

@@ -171,10 +171,12 @@ def _validator() -> Draft202012Validator:
 
 def _in_words(error: ValidationError) -> list[FieldError]:
     pointer = pointer_of(*error.absolute_path)
-    limit, value = error.validator_value, error.instance
+    limit: Any = error.validator_value
+    part: Any = error.schema
+    value = error.instance
     match error.validator:
         case "additionalProperties":
-            known = error.schema["properties"]
+            known = part["properties"]
             return [
                 FieldError(f"{pointer}{pointer_of(name)}", "is not a known field")
                 for name in value

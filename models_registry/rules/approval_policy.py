@@ -217,7 +217,10 @@ def check_may_approve(policy: Policy, facts: Facts, candidate: Approval, now: da
 
 
 def may_approve(policy: Policy, facts: Facts, candidate: Approval, now: datetime) -> bool:
-    """Whether the candidate's approval would fill a place that is empty now."""
+    """Whether the candidate's approval would fill a place that is empty now; not twice."""
+    given = (one.person for one in facts.approvals if still_counts(policy, one, now))
+    if candidate.person in given:
+        return False
     return candidate.is_person and bool(_role_that_helps(policy, facts, candidate, now))
 
 

@@ -71,11 +71,11 @@ def open_windows(path: str) -> Prefetch[str, QuerySet[FreezeWindow], str]:
 
 def windows_of(environment: Environment) -> tuple[Window, ...]:
     """The environment's freeze windows; 1 query unless `open_windows` has fetched them."""
-    rows: Sequence[FreezeWindow] | None = getattr(environment, "open_windows", None)
-    if rows is None:
-        rows = environment.freeze_windows.filter(lifted_at__isnull=True)
+    fetched: Sequence[FreezeWindow] | None = getattr(environment, "open_windows", None)
+    if fetched is None:
+        fetched = list(environment.freeze_windows.filter(lifted_at__isnull=True))
     return tuple(
-        Window(row.name, row.starts_at, row.ends_at, row.weekly, row.reason) for row in rows
+        Window(row.name, row.starts_at, row.ends_at, row.weekly, row.reason) for row in fetched
     )
 
 

@@ -91,14 +91,18 @@ def release_list(
     state: str = "",
     version: str = "",
     broken_glass: str = "",
+    q: str = "",
 ) -> QuerySet[Release]:
     """Releases with what their policy reads, newest first, in 4 queries.
 
-    `broken_glass`: yes, no, or open for those that nobody has looked into.
+    `broken_glass`: yes, no, or open for those that nobody has looked into. `q` is a part of the
+    model's name.
     """
     releases = with_standing(Release.objects.visible_to(user)).prefetch_related(ended_runs())
     if model_name:
         releases = releases.filter(version__model__name=model_name)
+    if q:
+        releases = releases.filter(version__model__name__icontains=q)
     if environment:
         releases = releases.filter(environment__name=environment)
     if state:

@@ -34,7 +34,13 @@ from models_registry.selectors.releases import environment_list, find_environmen
 from models_registry.services.environments import set_environment
 from models_registry.services.freezes import freeze_environment, lift_freeze
 from models_registry.views.refusals import REFUSED, tell
-from models_registry.views.release_words import frozen_words, preview_words, rule_words
+from models_registry.views.release_words import (
+    frozen_words,
+    moment_words,
+    preview_words,
+    rule_words,
+    span_words,
+)
 
 
 @require_safe
@@ -139,8 +145,9 @@ def _row(environment: Environment) -> dict[str, Any]:
         "frozen": frozen,
         "frozen_words": frozen_words(frozen) if frozen else "",
         "coming": coming,
+        "coming_words": moment_words(coming.since) if coming else "",
         "windows": [
-            {"row": row, "next": times, "dialog": f"lift-{row.pk}"}
+            {"row": row, "words": span_words(*times), "dialog": f"lift-{row.pk}"}
             for row, window in zip(rows, windows, strict=True)
             if (times := freezes.occurrence(window, now)) is not None
         ],

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.utils.formats import date_format
-from django.utils.text import get_text_list
-from django.utils.timezone import localtime
+from django.utils.text import capfirst, get_text_list
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, pgettext
 
 from console.models import Role, User
-from models_registry.models import ReleaseApproval, Seat
+from models_registry.models import ReleaseApproval, ReleaseState, Seat
 from models_registry.rules import approval_policy as policy_rule
 from models_registry.rules.approval_policy import Condition, Verdict
 from models_registry.rules.approval_rules import (
@@ -74,7 +73,13 @@ def frozen_words(frozen: Frozen) -> str:
 
 def moment_words(moment: datetime) -> str:
     """A moment with its weekday, in UTC."""
-    return f"{date_format(localtime(moment), 'l, j F Y, H:i')} UTC"
+    written = pgettext("a date format of Django's", "l, j F Y, H:i")
+    return f"{date_format(moment.astimezone(UTC), written)} UTC"
+
+
+def span_words(start: datetime, end: datetime) -> str:
+    """From one moment to another, in UTC."""
+    return _("%(start)s to %(end)s") % {"start": moment_words(start), "end": moment_words(end)}
 
 
 def condition_rows(page: ReleasePage, user: User) -> list[dict[str, Any]]:
@@ -108,8 +113,11 @@ def _row(
         "people": [],
         "more": 0,
         "mine": False,
+        "asks": condition.rule is not None
+        and not condition.holds
+        and page.release.state in (ReleaseState.PROPOSED, ReleaseState.APPROVED),
     }
-    if condition.rule is not None and not condition.met:
+    if condition.rule is not None and not condition.holds:
         able = [
             person
             for person, approval in page.people
@@ -123,7 +131,7 @@ def _row(
 
 def _title(page: ReleasePage, condition: Condition) -> str:
     if condition.rule is not None:
-        return rule_words(condition.rule)
+        return capfirst(rule_words(condition.rule))
     if condition.code == policy_rule.LOAD_TEST:
         return _("A load test of this version")
     if condition.code == policy_rule.FROZEN:

@@ -32,6 +32,7 @@ from models_registry.selectors.release_policies import broken_glass
 from models_registry.selectors.release_policies import verdict_of as policy_verdict
 from models_registry.selectors.releases import (
     ReleasePage,
+    environment_list,
     find_environment,
     find_release,
     release_list,
@@ -51,6 +52,7 @@ from models_registry.views.events import timeline
 from models_registry.views.refusals import may, tell, wants_fragment
 from models_registry.views.release_words import (
     condition_rows,
+    moment_words,
     policy_words,
     preview_words,
     waived_words,
@@ -103,6 +105,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "form": form,
         "wanted": wanted,
         "unfiltered": not any(wanted.values()),
+        "environments": environment_list(),
         "rows": [
             {"release": one, "missing": preview_words(verdict.unmet), "lapses": verdict.lapses_at}
             for one, verdict in rows
@@ -222,7 +225,7 @@ def _context(request: HttpRequest, release_id: uuid.UUID) -> dict[str, Any]:
     release = page.release
     version = find_version(release.version.model.name, release.version.number, user=actor.user)
     model = find_model(version.model.name, user=actor.user)
-    broken = _broken(release)
+    broken, coming = _broken(release), freezes.next_freeze(page.policy.windows, now)
     return {
         "nav_section": "models",
         "page": page,
@@ -239,15 +242,16 @@ def _context(request: HttpRequest, release_id: uuid.UUID) -> dict[str, Any]:
         "conditions": condition_rows(page, actor.user),
         "refused_by": next((one for one in page.approvals if not one.approved), None),
         "lapses": _lapses(page, now),
-        "coming_freeze": freezes.next_freeze(page.policy.windows, now),
+        "coming_freeze": coming,
+        "coming_words": moment_words(coming.since) if coming else "",
         "files": [
             (name, sha256)
             for name in ("source", "onnx", "onnx_data", "config", "report")
             if (sha256 := release.digests.get(name))
         ],
-        "broken": broken,
-        # What the policy misses now may pass by itself; what does not hold does not.
-        "broken_tone": "warn" if broken and broken.code in WAIVABLE else "bad",
+        # What the policy misses is listed with its conditions; what does not hold is not.
+        "broken": None if broken and broken.code in WAIVABLE else broken,
+        "blocked": broken is not None and broken.code in WAIVABLE,
         "why_not": _why_not(request, page),
         "glass": _glass(request, page, now),
         "events": timeline(subject_events(subject_of(release)), with_subject=False),
@@ -290,7 +294,9 @@ def _glass(request: HttpRequest, page: ReleasePage, now: datetime) -> dict[str, 
     )
     return {
         "broken": broken,
-        "waived": [waived_words(one["code"]) for one in broken.waived] if broken else [],
+        "waived": list(dict.fromkeys(waived_words(one["code"]) for one in broken.waived))
+        if broken
+        else [],
         "due": break_glass_rule.review_due(broken.at) if broken else None,
         "overdue": broken is not None
         and broken.reviewed_at is None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from console.errors import Conflict, Invalid, NotAllowed
@@ -133,6 +133,7 @@ PEOPLE = st.lists(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(RULES, min_size=1, max_size=3), PEOPLE, st.integers(0, 4), st.integers(0, 4))
 def test_a_person_never_blocks_an_assignment_that_exists(
     rules: list[ApprovalRule], held: list[list[str]], requester: int, uploader: int
