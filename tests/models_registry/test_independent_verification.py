@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,11 @@ from securesystemslib.signer import SSlibKey
 
 from console.models import KeyOrigin, SigningKey, User
 from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
+from console.rules.key_export import KnownKey, to_jwks
+from deployments.cli import offline
 from models_registry.models import ContractState
+from models_registry.rules import contract_document
+from models_registry.rules.bundles import contract_bundle
 from models_registry.services import contracts
 from models_registry.services.release_bundles import release_bundle
 from tests import factories
@@ -308,7 +313,30 @@ def test_an_empty_environment_verifies_with_twelve_packages_and_no_server(
         assert "Traceback" not in ended.stderr
 
 
-def _our_report(text: bytes) -> dict[str, Any]:
-    from deployments.cli import offline
+def test_a_key_set_and_the_day_say_what_a_bundle_cannot(contract: Made) -> None:
+    now = datetime(2026, 7, 1, tzinfo=UTC)
+    known = [
+        KnownKey(signing.public_key_of(signing.private_key("dana", device="verified", p256=True))),
+        KnownKey(
+            signing.public_key_of(signing.private_key("sam", device="verified")),
+            owner="sam",
+            revoked_at=now - timedelta(days=400),
+        ),
+    ]
+    report = offline.verify(contract.text, key_set=to_jwks(known, now).encode(), now=now)
+    # The third key is not in the set, and no other is trusted.
+    faults = {finding.code for finding in report.faults}
+    assert faults == {"signed_after_revocation", "key_not_trusted"}
+    assert "expired" not in {finding.code for finding in report.findings}
+    body = contract_document.load(json.dumps(factories.contract_body(valid_until="2026-06-30")))
+    unsigned = contract_bundle(
+        model="fraud_detector", revision=1, payload=body.canonical, envelopes=(), seats=(),
+        keys=(), issued=now,
+    )  # fmt: skip
+    for day, told in ((now - timedelta(seconds=1), False), (now, True)):
+        found = offline.verify(unsigned, now=day).findings
+        assert ("expired" in {finding.code for finding in found}) is told
 
+
+def _our_report(text: bytes) -> dict[str, Any]:
     return offline.report_json(offline.verify(text))
