@@ -49,7 +49,7 @@ class _Keys(PyJWKClient):
         # A shared secret has no place in a public set: whoever reads it could sign.
         keys = {"keys": [k for k in keys.get("keys", []) if _is_public(k)]}
         if self.jwk_set_cache is not None:
-            self.jwk_set_cache.put(keys)  # type: ignore[arg-type]
+            self.jwk_set_cache.put(keys)
         self._last_successful_fetch = time.monotonic()
         return keys
 

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from console.api.serializers import TokenSerializer
-from console.models import ApiToken, Invitation, Role, Team, User, WorkloadIdentity
+from console.models import Invitation, Role, Team, User, WorkloadIdentity
 from console.rules.invitations import FEWEST_DAYS, MOST_DAYS, USUAL_DAYS
 from console.selectors.people import PersonRow
 from console.services.service_accounts import MACHINE_ROLES
@@ -33,7 +33,7 @@ class HeldSeatSerializer(serializers.Serializer[Any]):
     seat = serializers.CharField()
 
 
-class PersonSerializer(serializers.Serializer[PersonRow]):
+class PersonSerializer(serializers.Serializer[Any]):
     username = serializers.CharField(source="person.username")
     display_name = serializers.CharField(source="person.display_name")
     email = serializers.CharField(source="person.email")
@@ -282,7 +282,7 @@ class ExchangeSerializer(serializers.Serializer[Any]):
     )
 
 
-class ExchangedSerializer(serializers.Serializer[ApiToken]):
+class ExchangedSerializer(serializers.Serializer[Any]):
     token = serializers.CharField(help_text="The clear text, valid for 15 minutes.")
     account = serializers.CharField()
     scopes = serializers.ListField(child=serializers.CharField())

@@ -189,8 +189,8 @@ class WorkloadView(APIView):
 
 class TokenExchangeView(APIView):
     # The platform's token is the proof; nothing else is looked at.
-    authentication_classes: ClassVar[list[Any]] = []
-    permission_classes: ClassVar[list[Any]] = [AllowAny]
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
 
     @extend_schema(
         summary="Exchange a platform's own token (CI, Kubernetes) for one of 15 minutes",

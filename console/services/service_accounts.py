@@ -86,13 +86,14 @@ def change_service_account(
             "team": present.team.slug if present else None,
             "roles": sorted(present.roles) if present else [],
         }
-        after = {"name": display_name.strip(), "team": owner.slug, "roles": sorted(set(roles))}
+        kept = sorted(set(roles))
+        after = {"name": display_name.strip(), "team": owner.slug, "roles": kept}
         if before == after:
             return account
         account.display_name = display_name.strip()[:120]
         account.save(update_fields=["display_name"])
         TeamMembership.objects.filter(user=account).delete()
-        TeamMembership.objects.create(team=owner, user=account, roles=after["roles"])
+        TeamMembership.objects.create(team=owner, user=account, roles=kept)
         _record(account, "service_account.change", actor, before=before, after=after, reason=reason)
     return account
 
