@@ -6,13 +6,14 @@ import gzip
 import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 
 import psycopg
 import pytest
 import time_machine
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
 
 from console.errors import Conflict, Unavailable
 from console.models import AuditEntry, AuditHead, AuditSink, Job, JobState
@@ -174,3 +175,49 @@ def test_a_table_that_is_being_read_is_not_waited_for(
     assert in_month(1) == 3
     assert verify_chain().ok
     assert len(retain(keep=2, actor=actor(aged.ada), now=NOW)) == 2
+
+
+@pytest.mark.django_db
+def test_the_migration_moves_every_entry_into_the_table_of_its_month() -> None:
+    """The statements of the migration, on a table as it was before, in a schema of its own."""
+    statements = import_module("console.migrations.0006_audit_partitions").PARTITION
+    with connection.cursor() as cursor:
+        cursor.execute("create schema before")
+        cursor.execute("set local search_path to before, public")
+        cursor.execute(
+            "create table before.console_auditentry (like public.console_auditentry);"
+            "alter table before.console_auditentry"
+            " add constraint console_auditentry_pkey primary key (id)"
+        )
+        cursor.execute(
+            "insert into before.console_auditentry select n, n, "
+            "timestamptz '2025-11-30 23:59:59+00' + n * interval '20 days', 'ada', '1', 'a', "
+            "'thing ' || n, '', null, '{\"n\": 1.50}', '', '', '', 'p' || n, 'd' || n "
+            "from generate_series(1, 5) as n"
+        )
+        cursor.execute("select * from before.console_auditentry order by sequence")
+        as_they_were = cursor.fetchall()
+        cursor.execute(statements)
+        cursor.execute("select * from before.console_auditentry order by sequence")
+        assert cursor.fetchall() == as_they_were
+        cursor.execute(
+            "select tableoid::regclass::text, count(*) from before.console_auditentry "
+            "group by 1 order by 1"
+        )
+        assert cursor.fetchall() == [
+            ("console_auditentry_y2025m12", 1),
+            ("console_auditentry_y2026m01", 2),
+            ("console_auditentry_y2026m02", 1),
+            ("console_auditentry_y2026m03", 1),
+        ]
+        cursor.execute(
+            "insert into before.console_auditentry (sequence, at, actor_username, actor_id_text, "
+            "action, subject, subject_url, reason, source, request_id, previous_digest, digest) "
+            "values (6, now(), '', '', '', '', '', '', '', '', '', '') returning id"
+        )
+        assert cursor.fetchone() == (6,), "numbers of rows go on where they were"
+        for table in ("console_auditentry", "console_auditentry_y2026m01"):
+            with pytest.raises(Exception, match="append-only"), transaction.atomic():
+                cursor.execute(f"delete from before.{table} where sequence in (2, 3)")
+        cursor.execute("select to_regclass('before.console_auditentry_whole')")
+        assert cursor.fetchone() == (None,)
