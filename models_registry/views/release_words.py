@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.formats import date_format
 from django.utils.text import capfirst, get_text_list
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext, pgettext
+from django.utils.translation import ngettext
 
 from console.models import Role, User
 from models_registry.models import ReleaseApproval, ReleaseState, Seat
@@ -58,7 +58,7 @@ def who_words(rule: ApprovalRule, count: int | None = None) -> str:
         for seat in rule.seats
         if seat not in rule.roles
     ]
-    who = get_text_list(names, pgettext("one or another", "or"))
+    who = get_text_list(names, _("or"))
     if number == 1:
         return who if not rule.roles else _("1 %(who)s") % {"who": who}
     return _("%(n)s × %(who)s") % {"n": number, "who": who}
@@ -73,8 +73,8 @@ def frozen_words(frozen: Frozen) -> str:
 
 def moment_words(moment: datetime) -> str:
     """A moment with its weekday, in UTC."""
-    written = pgettext("a date format of Django's", "l, j F Y, H:i")
-    return f"{date_format(moment.astimezone(UTC), written)} UTC"
+    # A format of Django's own, for the reader's language.
+    return f"{date_format(moment.astimezone(UTC), _('l, j F Y, H:i'))} UTC"
 
 
 def span_words(start: datetime, end: datetime) -> str:
