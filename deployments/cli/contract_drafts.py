@@ -102,7 +102,7 @@ def save(
     """Save a draft's text; refused when somebody saved another edition since."""
     body = {"text": _text(file), **({"title": title} if title else {})}
     path = f"/models/{model}/contracts/drafts/{draft_id}/"
-    saved = session.client.put(path, body, **{"If-Match": f'"{edition}"'}).json()
+    saved = session.client.put(path, body, None, **{"If-Match": f'"{edition}"'}).json()
     show(
         saved,
         as_json=session.as_json,
