@@ -22,6 +22,23 @@ RECOVERY = "recovery_code"
 STRONG_ALONE = frozenset({PASSKEY, OIDC})
 SECOND = frozenset({TOTP, RECOVERY, PASSKEY})
 
+# In the order of asking: most browsers name Chrome and Safari as well.
+_BROWSERS = (
+    ("Edg/", "Edge"),
+    ("OPR/", "Opera"),
+    ("Firefox/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+_SYSTEMS = (
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Android", "Android"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("Linux", "Linux"),
+)
+
 
 def is_strong(means: str) -> bool:
     """Whether `means` ("password+totp", "passkey", …) includes a second factor."""
@@ -41,10 +58,6 @@ def means_words(means: str) -> tuple[str, ...]:
 
 def browser_words(user_agent: str) -> str:
     """Browser and system of a User-Agent header in a few words; as far as it can be believed."""
-    browsers = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"))
-    browsers += (("Safari/", "Safari"),)
-    systems = (("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"))
-    systems += (("Windows", "Windows"), ("Mac OS X", "macOS"), ("Linux", "Linux"))
-    browser = next((name for mark, name in browsers if mark in user_agent), "")
-    system = next((name for mark, name in systems if mark in user_agent), "")
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
     return ", ".join(part for part in (browser, system) if part) or user_agent[:80].strip()

@@ -18,6 +18,7 @@ from console.selectors.departures import is_last_admin
 from console.services import audit
 from console.services.duties import keep_seats
 from console.services.own_passwords import check_own_password
+from console.services.sessions import forget_sessions
 
 
 def create_person(
@@ -104,12 +105,23 @@ def reset_password(*, username: str, actor: Actor) -> str:
         person = lock_person(username)
         person.set_password(clear)
         person.save(update_fields=["password"])
+        forget_sessions(person)
         audit.record(actor=actor, action="user.password_reset", subject=f"user {person.username}")
     return clear
 
 
 def change_own_password(*, old: str, new: str, actor: Actor) -> User:
-    """Change one's own password, which ends one's other sessions; raises Invalid, TooMany."""
+    """Change one's own password, which ends one's other sessions.
+
+    Raises Invalid, TooMany, and Conflict (`no_password_here`) for who signs in by a directory or
+    a provider: a password here would still open the account when they no longer do.
+    """
+    if not actor.user.has_usable_password():
+        raise Conflict(
+            "You have no password here.",
+            code="no_password_here",
+            hint="You sign in by a provider, a directory or a passkey; change it there.",
+        )
     check_own_password(password=old, actor=actor)
     check_password(new, actor.user)
     with transaction.atomic():

@@ -22,6 +22,7 @@ from console.forms import PasswordForm, TokenForm
 from console.models import ApiToken
 from console.selectors.people import tokens_of
 from console.services.people import change_own_password
+from console.services.sessions import forget_sessions
 from console.services.tokens import create_token, revoke_token
 
 REFUSED = (Invalid, Conflict, TooMany)
@@ -46,6 +47,7 @@ def you(request: HttpRequest) -> HttpResponse:
                 status = _refuse(form, error)
             else:
                 update_session_auth_hash(request, user)
+                forget_sessions(user, keep=request.session.session_key)
                 messages.success(
                     request, _("Your password is changed; your other sessions are ended.")
                 )

@@ -12,6 +12,10 @@ from rest_framework.test import APIClient
 
 from console.models import AuditEntry, User
 from console.rules.audit_occurrences import DENIALS
+from console.rules.doors import API_ACTS, OWN
+from console.rules.doors import OPEN as OPEN_DOOR
+from console.rules.permissions import ACTIONS
+from console.selectors.doors import page_acts
 from tests.structure.conftest import Address, World, addresses
 
 ALL = {address.name: address for address in addresses()}
@@ -22,6 +26,10 @@ OPEN = {
     "console:invitation",
     "console:invitation-enter",
     "console:sign-in",
+    "console:sign-in-passkey",
+    "console:sign-in-passkey-options",
+    "console:sso",
+    "console:sso-return",
     "api:schema",
 }
 
@@ -55,28 +63,27 @@ OTHER_ANSWERS = {
     # A link that nobody has: shown in the same words as one that is used.
     "console:invitation": 404,
     "console:invitation-enter": 404,
+    # No provider is set up.
+    "console:identity-link": 404,
+    "console:sso": 404,
+    "console:sso-return": 404,
     "models_registry:version-errors": 404,
 }
-# Acts that everybody who is signed in may do, on their own things; or that only ask.
-EVERYBODY_MAY = {
-    "api:key-list",
-    "api:key-revoke",
-    "api:token-exchange",
-    "api:token-list",
-    "api:token-revoke",
-    "api:audit-verify",
-    "console:audit-verify",
-    "api:notice-done",
-    "console:notice-done",
-    "console:key-enrol",
-    "console:key-revoke",
-    "console:settings",
-    "console:sign-in",
-    "console:sign-out",
-    "console:token-create",
-    "console:token-revoke",
-    "set_language",
-}
+
+
+def everybody_may() -> set[str]:
+    """Acts that everybody who is signed in may do, on their own things, or that only ask."""
+    free = {OPEN_DOOR, OWN, *(action for action, rule in ACTIONS.items() if not rule.roles)}
+    found = {name for name, action in page_acts().items() if action in free}
+    for address in ALL.values():
+        view = getattr(address.pattern.callback, "cls", None)
+        writes = set(getattr(view, "required_actions", {}).values())
+        if writes and writes <= free:
+            found.add(address.name)
+    return found | {key.partition(" ")[2] for key in API_ACTS}
+
+
+EVERYBODY_MAY = everybody_may()
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
