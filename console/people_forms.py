@@ -230,18 +230,18 @@ class WorkloadForm(ServiceForm):
     issuer = forms.CharField(
         label=_("Issuer"),
         max_length=300,
-        help_text=_("The `iss` of its tokens, as in https://gitlab.example.com."),
+        help_text=_("The “iss” of its tokens, as in https://gitlab.example.com."),
         widget=forms.URLInput(attrs={"autocapitalize": "none"}),
     )
     audience = forms.CharField(
         label=_("Audience"),
         max_length=200,
-        help_text=_("The `aud` that the job asks for: best the address of this console."),
+        help_text=_("The “aud” that the job asks for: best the address of this console."),
     )
     claims = forms.CharField(
         label=_("Claims"),
         max_length=4000,
-        help_text=_("JSON; `sub` is needed, and a * at the end of a value stands for any end."),
+        help_text=_("JSON; “sub” is needed, and a * at the end of a value stands for any end."),
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "mono"}),
         initial='{\n  "sub": "project_path:risk/fraud-models:ref_type:branch:ref:main"\n}',
     )
