@@ -30,6 +30,8 @@ OPEN = {
     "console:sign-in-passkey-options",
     "console:sso",
     "console:sso-return",
+    # Public keys: whoever verifies offline has no account here.
+    "api:key-export",
     "api:schema",
 }
 
@@ -60,12 +62,13 @@ VALUES: dict[str, dict[str, Any]] = {
 OTHER_ANSWERS = {
     "api:events": 404,
     "api:version-report-diff": 404,
+    # Nothing was placed by a node here, so no folder was signed.
+    "api:folder-signature": 404,
     # A link that nobody has: shown in the same words as one that is used.
     "console:invitation": 404,
     "console:invitation-enter": 404,
     # No provider is set up.
     "console:identity-link": 404,
-    "console:sso": 404,
     "console:sso-return": 404,
     "models_registry:version-errors": 404,
 }
