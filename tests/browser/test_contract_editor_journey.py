@@ -57,7 +57,7 @@ def test_each_view_writes_the_other_and_shows_its_faults(sign_in: SignIn) -> Non
     # The other way: what is mended in the YAML stands in the form, open sections stay open.
     tab.click("#section-drift summary")
     tab.fill("#id_document", yaml_of(tab).replace("fast", "90").replace("0.3\n", "0.25\n"))
-    tab.wait_for_selector("#editor-state.tone-ok")
+    tab.wait_for_selector("#editor-state .tone-ok")
     assert limit.input_value() == "90"
     assert tab.get_by_label("Drift of inputs (KS), above").input_value() == "0.25"
     assert tab.is_visible("#section-drift .editor-section-body")
