@@ -125,7 +125,7 @@ def _tell_who_lost_sight(request: HttpRequest, names: list[str], count: int) -> 
         return
     shown = ", ".join(names) + (" …" if count > len(names) else "")
     words = ngettext(
-        "One person no longer sees this model: %(names)s.",
+        "%(count)d person no longer sees this model: %(names)s.",
         "%(count)d people no longer see this model: %(names)s.",
         count,
     )
