@@ -6,7 +6,10 @@ import uuid
 
 import pytest
 from django.db import transaction
+from django.test import Client
+from rest_framework.test import APIClient
 
+from console.errors import Invalid
 from console.models import AuditEntry, Job, Role, Team, TeamMembership, User
 from console.rules.subjects import model_named, model_of_topic
 from console.selectors.audit import AuditFilter, audit_entries
@@ -16,6 +19,8 @@ from console.services import audit
 from console.services.jobs import enqueue
 from models_registry.models import ModelVersion, RegisteredModel, SeatHolder
 from models_registry.models.catalog import Visibility
+from models_registry.selectors.visibility import narrowed, viewers
+from models_registry.services.catalog import change_model
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -153,3 +158,75 @@ def test_jobs_audit_and_live_events_of_a_hidden_model_are_as_if_there_were_none(
     assert audible_topics(dana, topics) == topics - {"inbox:vic"}
     assert audible_topics(persons.sam, topics) == topics - {"inbox:dana", "inbox:vic"}
     assert Job.objects.count() == 2
+
+
+def test_making_a_model_narrower_names_who_loses_sight_of_it() -> None:
+    persons = factories.people()
+    team = Team.objects.create(name="Payments", slug="payments")
+    tim = member("tim", team)
+    model = factories.make_model()
+    model.team = team
+    model.save()
+    SeatHolder.objects.filter(model=model, seat="business_owner").delete()
+    sight = narrowed(model)
+    assert (sight.owner, sight.in_team, sight.by_role) == (persons.dana, (tim,), 2)
+    assert [user.username for user in sight.losing] == ["bea", "vic"]
+    dana = factories.actor(persons.dana)
+    change_model(model=model, changes={"visibility": "team"}, actor=dana)
+    entry = AuditEntry.objects.order_by("-sequence")[0]
+    assert entry.before == {"visibility": "everybody"}
+    assert entry.after == {
+        "visibility": "team",
+        "lost_sight": ["bea", "vic"],
+        "lost_sight_count": 2,
+    }
+    assert set(viewers(model)) >= {tim}
+    # Giving it to another team takes it from the first.
+    model.refresh_from_db()
+    other = Team.objects.create(name="Search", slug="search")
+    change_model(model=model, changes={"team": other}, actor=dana)
+    entry = AuditEntry.objects.order_by("-sequence")[0]
+    assert isinstance(entry.after, dict)
+    assert entry.after["lost_sight"] == ["tim"]
+    with pytest.raises(Invalid, match="There is no visibility nobody"):
+        change_model(model=model, changes={"visibility": "nobody"}, actor=dana)
+
+
+def test_who_sees_all_models_is_the_same_for_a_person_and_as_a_condition() -> None:
+    team = Team.objects.create(name="Payments", slug="payments")
+    factories.people()
+    member("tom", team, Role.SRE, Role.PLATFORM_ADMIN)
+    factories.make_user("root").delete()
+    User.objects.create_superuser("root", email="root@example.com", roles=[])
+    model = hide()
+    seen = {user.username for user in viewers(model)}
+    assert seen == {user.username for user in User.objects.all() if user.sees_all_models} - {
+        "system"
+    }
+    assert seen == {"ada", "sam", "root"}
+
+
+def test_an_owner_narrows_by_api_and_by_page(client: Client) -> None:
+    persons = factories.people()
+    factories.make_model()
+    api = APIClient()
+    api.force_login(persons.dana)
+    answer = api.patch("/api/v1/models/fraud_detector/", {"visibility": "team"}, format="json")
+    assert (answer.status_code, answer.json()["visibility"]) == (200, "team")
+    api.force_login(persons.vic)
+    gone = api.get("/api/v1/models/fraud_detector/")
+    nothing = api.get("/api/v1/models/nothing_here/")
+    assert gone.status_code == nothing.status_code == 404
+    assert (
+        gone.json()["detail"].replace("fraud_detector", "nothing_here")
+        == (nothing.json()["detail"])
+    )
+    client.force_login(persons.dana)
+    page = client.get("/models/fraud_detector/change/").content.decode()
+    assert "Who sees this model" in page
+    form = {"visibility": "everybody", "risk_class": "medium", "description": "", "tags": ""}
+    assert client.post("/models/fraud_detector/change/", form).status_code == 302
+    back = client.post(
+        "/models/fraud_detector/change/", {**form, "visibility": "team"}, follow=True
+    )
+    assert "1 person no longer sees this model: vic." in back.content.decode()
