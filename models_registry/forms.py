@@ -154,8 +154,16 @@ class ModelChangeForm(RegistryForm):
         label=_("Who may see it"),
         choices=Visibility.choices,
         initial=Visibility.EVERYBODY,
+        required=False,
         help_text=_("For everybody else it does not exist, nor does anything that hangs on it."),
     )
+
+    def clean(self) -> dict[str, Any]:
+        """A visibility that was not sent stays as it is: silence must not widen it."""
+        given: dict[str, Any] = super().clean() or self.cleaned_data
+        if not given.get("visibility"):
+            given.pop("visibility", None)
+        return given
 
 
 class ModelForm(ModelChangeForm):
