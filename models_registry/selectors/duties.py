@@ -35,6 +35,20 @@ def duties_of(person: User, *, now: datetime | None, suggest: bool = True) -> li
     ]
 
 
+def stuck_without(person: User, duties: Iterable[Duty], now: datetime) -> list[Release]:
+    """Of the approvals among the duties those that nobody but this person could give now."""
+    ids = [duty.key.partition(":")[2] for duty in duties if duty.kind == "approval"]
+    waiting = with_standing(Release.objects.filter(pk__in=ids)).prefetch_related(ended_runs())
+    return [
+        release
+        for release in waiting
+        if not any(
+            user.pk != person.pk
+            for user, _ in people_who_may(release, policy_of(release), facts_of(release, now), now)
+        )
+    ]
+
+
 def seats_held(person_ids: Iterable[int], *, viewer: User) -> dict[int, list[tuple[str, str]]]:
     """For each person that has any: (model's name, seat), by name (one query).
 

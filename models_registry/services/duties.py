@@ -15,8 +15,11 @@ from console.rules.duties import Duty
 from console.services import audit
 from console.services.notices import notify
 from models_registry.models import RegisteredModel, Release, Seat, SeatHolder
-from models_registry.selectors.duties import duties_of, owner_key, seat_key
+from models_registry.selectors.duties import duties_of, owner_key, seat_key, stuck_without
 from models_registry.services.catalog import subject_of, url_of
+from models_registry.services.release_records import no_approver
+from models_registry.services.release_records import subject_of as subject_of_release
+from models_registry.services.release_records import url_of as url_of_release
 from models_registry.services.seats import seat_fault
 
 
@@ -38,7 +41,8 @@ def hand_over(
     Invalid (`successors_unfit`) that names each successor who cannot take over, or is missing.
     Who asked for a release that nobody else can approve is told.
     """
-    duties = duties_of(person, now=timezone.now(), suggest=False)
+    now = timezone.now()
+    duties = duties_of(person, now=now, suggest=False)
     held = SeatHolder.objects.filter(user=person).select_related("model").order_by("model__name")
     seats = {seat_key(holder.model, holder.seat): holder for holder in held}
     owned = {
@@ -47,7 +51,7 @@ def hand_over(
     }
     _check_fit(person, seats, owned, successors)
     for key, holder in seats.items():
-        holder.user, holder.since = successors[key], timezone.now()
+        holder.user, holder.since = successors[key], now
         holder.save(update_fields=["user", "since"])
     for key, model in owned.items():
         model.owner = successors[key]
@@ -72,9 +76,9 @@ def hand_over(
         )
     for username in sorted({person.username, *(user.username for user in successors.values())}):
         live.publish(f"inbox:{username}", "inbox.changed")
-    for duty in duties:
-        if duty.kind == "approval":
-            _tell_who_waits(duty, person)
+    # Who took over a seat may be able to approve by it.
+    for release in stuck_without(person, duties, now):
+        _tell_who_waits(release, person)
     return [duty for duty in duties if duty.needs_successor]
 
 
@@ -111,14 +115,13 @@ def _check_fit(
         )
 
 
-def _tell_who_waits(duty: Duty, person: User) -> None:
-    release = Release.objects.select_related("requested_by").get(pk=duty.key.split(":")[1])
+def _tell_who_waits(release: Release, person: User) -> None:
     notify(
         people=[release.requested_by],
         kind="release.no_approver",
-        key=f"release:{release.pk}:no_approver",
-        subject=f"release {release.pk}",
-        subject_url=duty.url,
+        key=no_approver(release),
+        subject=subject_of_release(release),
+        subject_url=url_of_release(release),
         severity=Severity.WARNING,
         data={"release": str(release), "person": person.username},
     )

@@ -9,7 +9,7 @@ from django.utils import timezone
 from console import live
 from console.actors import Actor
 from console.models import User
-from console.services import audit
+from console.services import audit, notices
 from models_registry.models import Release, ReleaseState
 from models_registry.rules.releases import check_move
 
@@ -29,6 +29,11 @@ def lapse_key(release: Release) -> str:
     return f"release.approval_lapsed:{release.pk}"
 
 
+def no_approver(release: Release) -> str:
+    """The cause under which somebody is told that nobody can approve the release."""
+    return f"release:{release.pk}:no_approver"
+
+
 def lock_release(release: Release) -> Release:
     """The release's row, locked until the caller's transaction ends."""
     return (
@@ -45,6 +50,7 @@ def decide(release: Release, state: ReleaseState, actor: Actor, *, reason: str =
     before, release.state = release.state, state
     release.decided_at = timezone.now()
     release.save(update_fields=["state", "decided_at"])
+    notices.end(key=no_approver(release))
     record(
         release,
         f"release.{state}",

@@ -10,7 +10,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from console.errors import Conflict, CovenantError, Invalid, NotFound
-from console.models import ApiToken, AuditEntry, Session, SigningKey, TeamMembership, User
+from console.models import ApiToken, AuditEntry, Notice, Session, SigningKey, TeamMembership, User
 from console.services.departures import deactivate_person, reactivate_person
 from console.services.invitations import invite, open_invitation
 from console.services.jobs import enqueue
@@ -18,7 +18,16 @@ from console.services.teams import create_team, set_member
 from console.services.tokens import authenticate_token, create_token
 from models_registry.models import RegisteredModel, SeatHolder
 from models_registry.services.contract_checks import verify_in_force
-from tests.factories import People, actor, make_contract, make_model, make_user
+from models_registry.services.releases import withdraw_release
+from tests.factories import (
+    People,
+    actor,
+    make_contract,
+    make_model,
+    make_release,
+    make_user,
+    make_version,
+)
 
 pytestmark = pytest.mark.django_db
 SEAT, OWNER = "seat:fraud_detector:data_scientist", "owner:fraud_detector"
@@ -200,3 +209,22 @@ def test_a_session_from_before_does_not_come_back_to_life(persons: People) -> No
     assert SESSION_KEY in session
     assert browser.get("/jobs/").status_code == 302
     assert ApiToken.objects.filter(user=persons.vic).count() == 0
+
+
+def test_a_release_that_nobody_else_can_approve_is_named_and_its_asker_told(
+    persons: People, api: Callable[[User], APIClient]
+) -> None:
+    model = make_model(seats=False)
+    release = make_release(make_version(model), state="proposed")
+    seen = api(persons.ada).get("/api/v1/people/sam/departure/").json()["duties"]
+    assert [(one["kind"], one["needs_successor"]) for one in seen] == [("approval", False)]
+    make_user("second", "sre")
+    assert api(persons.ada).get("/api/v1/people/sam/departure/").json()["duties"] == []
+    deactivate_person(username="second", reason="left", actor=actor(persons.ada))
+    assert not Notice.objects.filter(kind="release.no_approver").exists()
+    deactivate_person(username="sam", reason="left", actor=actor(persons.ada))
+    told = Notice.objects.get(kind="release.no_approver")
+    assert (told.recipient, told.data["person"]) == (persons.dana, "sam")
+    withdraw_release(release=release, actor=actor(persons.dana))
+    told.refresh_from_db()
+    assert told.ended_at is not None
