@@ -30,13 +30,12 @@ from models_registry.selectors.contract_drafts import draft_list, find_draft
 from models_registry.selectors.contracts import find_contract
 from models_registry.services.contract_drafts import (
     StaleDraft,
-    Start,
     change_draft,
     create_draft,
     discard_draft,
     propose_draft,
-    starting_text,
 )
+from models_registry.services.contract_starts import Start, starting_text
 
 IF_MATCH = OpenApiParameter(
     "If-Match", str, location="header", description='The edition that was changed, as "3".'

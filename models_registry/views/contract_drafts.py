@@ -34,15 +34,14 @@ from models_registry.selectors.versions import version_list
 from models_registry.services.contract_checks import contract_that_holds, verify_bytes
 from models_registry.services.contract_drafts import (
     StaleDraft,
-    Start,
     change_draft,
     create_draft,
     discard_draft,
     may_discard,
     propose_draft,
-    starting_text,
     url_of,
 )
+from models_registry.services.contract_starts import Start, starting_text
 from models_registry.views.contract_editor_words import section_rows
 from models_registry.views.contract_words import (
     changes_in_words,

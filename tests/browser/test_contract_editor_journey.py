@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from playwright.sync_api import expect
 
 from models_registry.models import ContractDraft, RegisteredModel
-from models_registry.services.contract_drafts import Start, create_draft, starting_text, url_of
+from models_registry.services.contract_drafts import create_draft, url_of
+from models_registry.services.contract_starts import Start, starting_text
 from tests import factories
 from tests.browser.conftest import SignIn
 

@@ -15,13 +15,12 @@ from models_registry.selectors.contract_drafts import draft_list, find_draft
 from models_registry.services import contract_drafts
 from models_registry.services.contract_drafts import (
     StaleDraft,
-    Start,
     change_draft,
     create_draft,
     discard_draft,
     propose_draft,
-    starting_text,
 )
+from models_registry.services.contract_starts import Start, starting_text
 from tests import factories
 from tests.factories import People
 
