@@ -35,6 +35,7 @@ from console.api.people import (
     PersonView,
     ReactivateView,
 )
+from console.api.security import MySecurityView, MySessionsView, PersonSecondFactorView
 from console.api.service_accounts import (
     ServiceAccountDisableView,
     ServiceAccountEnableView,
@@ -68,6 +69,8 @@ urlpatterns = [
     path("schema/", SpectacularAPIView.as_view(permission_classes=[AllowAny]), name="schema"),
     path("events/", events, name="events"),
     path("me/", MeView.as_view(), name="me"),
+    path("me/security/", MySecurityView.as_view(), name="my-security"),
+    path("me/sessions/", MySessionsView.as_view(), name="my-sessions"),
     path("jobs/", JobListView.as_view(), name="job-list"),
     path("jobs/<uuid:job_id>/", JobView.as_view(), name="job-detail"),
     path("jobs/<uuid:job_id>/cancel/", JobCancelView.as_view(), name="job-cancel"),
@@ -86,6 +89,11 @@ urlpatterns = [
     path("people/<slug:username>/departure/", DepartureView.as_view(), name="person-departure"),
     path("people/<slug:username>/deactivate/", DeactivateView.as_view(), name="person-deactivate"),
     path("people/<slug:username>/reactivate/", ReactivateView.as_view(), name="person-reactivate"),
+    path(
+        "people/<slug:username>/second-factor/reset/",
+        PersonSecondFactorView.as_view(),
+        name="person-second-factor",
+    ),
     path("people/<slug:username>/tokens/", PersonTokenListView.as_view(), name="person-tokens"),
     path("invitations/", InvitationListView.as_view(), name="invitation-list"),
     path(

@@ -205,9 +205,9 @@ def check_sign_in(*, username: str, password: str, code: str = "", origin: Origi
             raise Invalid(
                 "The password is right; a second factor is asked for beside it.",
                 code="second_factor_required",
-                hint="Give `code` (--code on the command line): the six digits of your authenticator app, "
-                "or a recovery code. "
-                "With a passkey alone, make a token on the console's page instead.",
+                hint="Give `code` (--code on the command line): the six digits of your "
+                "authenticator app, or a recovery code. With a passkey alone, make a token on the "
+                "console's page instead.",
                 errors=(FieldError("/code", "Needed for this account."),),
             )
         case Missing.SECOND_FACTOR:

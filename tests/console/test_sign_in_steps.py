@@ -324,6 +324,28 @@ def test_people_see_and_end_their_sessions(clock: time_machine.Traveller) -> Non
     assert not Session.objects.filter(user=dana).exists()
 
 
+def test_the_api_shows_factors_and_sessions_ends_them_and_resets(
+    clock: time_machine.Traveller,
+) -> None:
+    dana, _ = dana_with_app()
+    ada, vic = make_user("ada", "platform_admin"), make_user("vic", "viewer")
+    here, other, admin = APIClient(), APIClient(), APIClient()
+    for client, user in ((here, dana), (other, dana), (admin, ada)):
+        client.force_login(user)
+    factors = {"app": True, "passkeys": 0, "recovery_codes": 0, "required": False}
+    assert here.get("/api/v1/me/security/").json() == factors
+    assert sorted(one["here"] for one in here.get("/api/v1/me/sessions/").json()) == [False, True]
+    assert here.delete("/api/v1/me/sessions/").json() == {"ended": 1}
+    assert other.get("/api/v1/me/").status_code == 401
+    reset = "/api/v1/people/dana/second-factor/reset/"
+    weak = APIClient()
+    weak.force_login(vic)
+    assert weak.post(reset, {"reason": "x"}, format="json").status_code == 403
+    answer = admin.post(reset, {"reason": "Met her."}, format="json")
+    assert answer.json() == {**factors, "app": False}
+    assert here.get("/api/v1/me/").status_code == 401
+
+
 def test_a_sessions_last_sight_is_noted_to_the_minute(clock: time_machine.Traveller) -> None:
     make_user("dana", password=PASSWORD)
     client = Client()
