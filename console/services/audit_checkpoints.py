@@ -143,6 +143,9 @@ def known_checkpoints() -> KnownCheckpoints:
     keys = trusted_keys()
     valid: dict[int, Checkpoint] = {}
     faults: list[ChainFault] = []
+    # First the file, which gets a checkpoint after the database: what is signed meanwhile is not
+    # taken for one that the database lost.
+    written = _written()
     stored: dict[int, Any] = dict(AuditCheckpoint.objects.values_list("sequence", "envelope"))
     for number, envelope in stored.items():
         try:
@@ -154,7 +157,7 @@ def known_checkpoints() -> KnownCheckpoints:
             told = f"the checkpoint of this number was signed for #{signed.sequence}"
             faults.append(ChainFault(number, FaultKind.CHECKPOINT, told, number))
         valid[signed.sequence] = signed
-    for number, envelope in _written().items():
+    for number, envelope in written.items():
         try:
             signed = audit_checkpoints.read(envelope, keys)
         except Invalid as error:

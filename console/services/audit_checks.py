@@ -86,12 +86,7 @@ def verify_chain(
     checked here. `progress` is told how many of how many are done, after each batch.
     """
     began = time.monotonic()
-    head = AuditHead.objects.filter(id=1).first() or AuditHead()
-    if full:
-        known = known_checkpoints()
-    else:
-        newest = newest_checkpoint()
-        known = KnownCheckpoints({newest.sequence: newest} if newest else {})
+    known, head = _known_and_head(full=full)
     after, digest, faults = kept_part(known, head)
     if not full and known.newest:
         after, digest = known.newest.sequence, known.newest.digest
@@ -225,6 +220,23 @@ def links(after: int, last: int) -> Iterator[tuple[Link, int]]:
         end = fresh[-1][0]
         same = {row[-1] for row in fresh if row[0] == end}
         seen = (end, same | (seen[1] if seen[0] == end else set()))
+
+
+def _known_and_head(*, full: bool) -> tuple[KnownCheckpoints, AuditHead]:
+    """What was signed, and the head after that: nothing signed lies behind it.
+
+    Read again when retention moved the beginning in between.
+    """
+    while True:
+        before = AuditHead.objects.filter(id=1).first() or AuditHead()
+        if full:
+            known = known_checkpoints()
+        else:
+            newest = newest_checkpoint()
+            known = KnownCheckpoints({newest.sequence: newest} if newest else {})
+        head = AuditHead.objects.filter(id=1).first() or AuditHead()
+        if head.kept_after == before.kept_after:
+            return known, head
 
 
 def _batches(after: int, last: int) -> Iterator[list[Link]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import transaction
+from django.db import connections, transaction
 from django.test import Client
+from django.utils import timezone
 
 from console.models import AuditCheckpoint, AuditEntry, AuditHead, Job, JobState, Notice, User
 from console.rules.audit_chain import FaultKind
@@ -27,7 +29,7 @@ from tests.console.audit_writing import (
     tamper,
     write,
 )
-from tests.factories import People, actor
+from tests.factories import People, actor, people
 
 pytestmark = pytest.mark.django_db
 
@@ -215,3 +217,27 @@ def test_the_command_verifies_signs_and_says_where_it_is_broken(signed_chain: Pe
     tamper("update console_auditentry set reason = 'nothing' where sequence = 4")
     with pytest.raises(CommandError, match=r"#4 edited"):
         run("verify")
+
+
+def test_a_check_beside_writers_and_signers_finds_nothing(transactional_db: None) -> None:
+    """What is appended and signed while the chain is checked is no fault."""
+    person = people().ada
+    done = threading.Event()
+
+    def append_and_sign() -> None:
+        try:
+            while not done.is_set():
+                write(person, 3)
+                make_checkpoint(actor=actor(person), now=timezone.now())
+        finally:
+            connections.close_all()
+
+    writer = threading.Thread(target=append_and_sign)
+    writer.start()
+    try:
+        reports = [verify_chain(full=number % 2 == 0) for number in range(12)]
+    finally:
+        done.set()
+        writer.join()
+    assert [report.faults for report in reports] == [[]] * 12
+    assert reports[-1].entries > reports[0].entries
