@@ -46,6 +46,7 @@ app.conf.update(
             "schedule": 900.0,
         },
         "watch-tokens": {"task": "console.tasks.watch_tokens", "schedule": 3600.0},
+        "forget-sessions": {"task": "console.tasks.forget_sessions", "schedule": 3600.0},
         "forget-requests": {"task": "console.tasks.forget_requests", "schedule": 3600.0},
         "keep-audit": {"task": "console.tasks.keep_audit", "schedule": 60.0},
         "verify-audit": {"task": "console.tasks.ask_for_audit_check", "schedule": 86_400.0},

@@ -25,6 +25,7 @@ from console.services.idempotent_requests import forget_old_requests
 from console.services.job_runs import run_job
 from console.services.job_sweep import start_thread
 from console.services.key_warnings import warn_of_expiring_keys
+from console.services.sessions import forget_old_sessions
 from console.services.tokens import forget_spent_tokens, warn_of_expiring_tokens
 from console.services.workloads import forget_used_tokens
 
@@ -38,6 +39,12 @@ def start_sweep(sender: Any, **_: Any) -> None:
     if "control" in sender.app.amqp.queues.consume_from:
         start_thread()
         audit_forwarding.start_thread()
+
+
+@shared_task
+def forget_sessions() -> None:
+    """Delete sessions that have run out."""
+    forget_old_sessions()
 
 
 @shared_task

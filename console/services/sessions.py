@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import transaction
+from django.utils import timezone
 
 from console.actors import Actor, require
 from console.errors import NotFound
@@ -42,4 +43,10 @@ def end_other_sessions(*, keep: str | None, actor: Actor) -> int:
 def forget_sessions(user: User, *, keep: str | None = None) -> int:
     """Delete a person's sessions as part of something that is on record itself."""
     count, _ = Session.objects.filter(user=user).exclude(session_key=keep or "").delete()
+    return count
+
+
+def forget_old_sessions() -> int:
+    """Delete sessions that have run out, of people and of nobody; gives how many."""
+    count, _ = Session.objects.filter(expire_date__lt=timezone.now()).delete()
     return count

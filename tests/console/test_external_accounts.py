@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from console.env import ConfigError, load
 from console.errors import Conflict, Invalid, NotAllowed
 from console.models import AuditEntry, ExternalIdentity, Notice, User
 from console.rules.group_roles import parse_rules, standing_of
@@ -102,3 +106,37 @@ def test_the_last_way_in_is_not_taken_away_and_no_password_is_slipped_in() -> No
     assert not dana.identities.exists()
     with pytest.raises(Invalid):
         change_own_password(old="wrong", new="a long new password", actor=actor(dana))
+
+
+OIDC = {"COVENANT_OIDC_CLIENT_ID": "a", "COVENANT_OIDC_CLIENT_SECRET": "b"}
+LDAP = {"COVENANT_LDAP_URL": "ldaps://directory.example.com"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"COVENANT_REQUIRE_SECOND_FACTOR": "some"}, "use none or admins or everybody"),
+        (OIDC, "COVENANT_OIDC_ISSUER is not"),
+        ({**OIDC, "COVENANT_OIDC_ISSUER": "http://id.example.com"}, "https://"),
+        ({"COVENANT_OIDC_ISSUER": "https://id.example.com"}, "COVENANT_OIDC_CLIENT_ID is missing"),
+        (
+            {**OIDC, "COVENANT_OIDC_ISSUER": "https://id.example.com",
+             "COVENANT_OIDC_SCOPES": "email"},
+            "openid has to be among them",
+        ),
+        (
+            {**OIDC, "COVENANT_OIDC_ISSUER": "https://id.example.com",
+             "COVENANT_OIDC_GROUP_ROLES": "admins=king"},
+            "'king' is no role",
+        ),
+        (LDAP, "COVENANT_LDAP_BASE is missing"),
+        ({**LDAP, "COVENANT_LDAP_BASE": "dc=x", "COVENANT_LDAP_FILTER": "(uid=%s)"}, "%(user)s"),
+        ({"COVENANT_LDAP_URL": "http://x", "COVENANT_LDAP_BASE": "dc=x"}, "use ldaps://host"),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_stops_the_start_with_one_line(
+    environment: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)) as refused:
+        load({"COVENANT_HOME": str(tmp_path), **environment})
+    assert "\n" not in str(refused.value)

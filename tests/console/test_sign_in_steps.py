@@ -28,6 +28,7 @@ from console.services.second_factors import (
     renew_recovery_codes,
     reset_second_factors,
 )
+from console.services.sessions import forget_old_sessions
 from tests.console.counting_hasher import CountingHasher
 from tests.factories import PASSWORD, actor, make_user
 
@@ -357,3 +358,6 @@ def test_a_sessions_last_sight_is_noted_to_the_minute(clock: time_machine.Travel
     clock.shift(40)
     client.get("/jobs/")
     assert Session.objects.get(user__username="dana").last_seen_at > first
+    clock.shift(14 * 86400)
+    assert forget_old_sessions() == 1
+    assert client.get("/jobs/").status_code == 302
