@@ -42,8 +42,15 @@ class Caller:
         return self.user is not None and self.user.kind == UserKind.SERVICE
 
     def is_told_apart_by(self, action: str) -> bool:
-        """Where no team counts, who holds roles in teams alone is like anybody without a role."""
-        return ACTIONS[action].per_team or not (self.here or self.elsewhere)
+        """Where no team counts, who holds roles in teams alone is like anybody without a role.
+
+        A token of one scope is tried where that is asked for, and where its neighbour is.
+        """
+        rule = ACTIONS[action]
+        if self.scopes is not None and len(self.scopes) == 1:
+            neighbour = SCOPES[(SCOPES.index(rule.scope) + 1) % len(SCOPES)]
+            return not self.scopes.isdisjoint({rule.scope, neighbour})
+        return rule.per_team or not (self.here or self.elsewhere)
 
     def client(self, client_class: Callable[..., Any]) -> Any:
         client = client_class(raise_request_exception=True)
