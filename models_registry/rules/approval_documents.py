@@ -173,7 +173,7 @@ def _in_words(error: ValidationError) -> list[FieldError]:
     pointer = pointer_of(*error.absolute_path)
     limit: Any = error.validator_value
     part: Any = error.schema
-    value = error.instance
+    value: Any = error.instance
     match error.validator:
         case "additionalProperties":
             known = part["properties"]
