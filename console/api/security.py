@@ -20,12 +20,12 @@ from console.services.sign_ins import must_have_second_factor
 
 
 class SecuritySerializer(serializers.Serializer[Any]):
-    """What somebody has set up beside their password; `required` by this installation's policy."""
+    """What somebody has set up beside their password, and whether this installation asks for it."""
 
     app = serializers.BooleanField()
     passkeys = serializers.IntegerField()
     recovery_codes = serializers.IntegerField()
-    required = serializers.BooleanField()
+    second_factor_required = serializers.BooleanField()
 
 
 class SessionSerializer(serializers.Serializer[Any]):
@@ -97,7 +97,7 @@ def _factors(found: Factors, required: bool) -> dict[str, object]:
         "app": found.app,
         "passkeys": found.passkeys,
         "recovery_codes": found.recovery_codes,
-        "required": required,
+        "second_factor_required": required,
     }
 
 

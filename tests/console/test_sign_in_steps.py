@@ -333,7 +333,8 @@ def test_the_api_shows_factors_and_sessions_ends_them_and_resets(
     here, other, admin = APIClient(), APIClient(), APIClient()
     for client, user in ((here, dana), (other, dana), (admin, ada)):
         client.force_login(user)
-    factors = {"app": True, "passkeys": 0, "recovery_codes": 0, "required": False}
+    factors = {"app": True, "passkeys": 0, "recovery_codes": 0}
+    factors["second_factor_required"] = False
     assert here.get("/api/v1/me/security/").json() == factors
     assert sorted(one["here"] for one in here.get("/api/v1/me/sessions/").json()) == [False, True]
     assert here.delete("/api/v1/me/sessions/").json() == {"ended": 1}
