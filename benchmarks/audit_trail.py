@@ -112,8 +112,9 @@ def append(persons: People, count: int) -> None:
 
 
 def pages(user: User) -> None:
-    client = Client()
+    client = Client(HTTP_HOST="127.0.0.1")
     client.force_login(user)
+    assert client.get("/audit/").status_code == 200
     for name, query in (
         ("newest", ""),
         ("one person", "actor=sam"),
@@ -125,7 +126,7 @@ def pages(user: User) -> None:
         ("nothing found", "actor=nobody"),
         ("the last page but one", "cursor=WyJwIiwiMSJd"),
     ):
-        timed(f"page: {name}", lambda q=query: client.get(f"/audit/?{q}"), 9)
+        timed(f"page of {user.username}: {name}", lambda q=query: client.get(f"/audit/?{q}"), 9)
 
 
 def main() -> None:
