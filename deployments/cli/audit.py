@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -72,7 +72,7 @@ def verify(session: Session, file: Path | None, key_files: tuple[Path, ...]) -> 
 @click.option("--to", "until", default="", help="A time or date (RFC 3339), not included.")
 @click.pass_obj
 def export(
-    session: Session, output: Path, form: str, gz: bool, bom: bool, denied: bool, **filters: str
+    session: Session, /, output: Path, form: str, gz: bool, bom: bool, denied: bool, **filters: str
 ) -> None:
     """Write the trail to a file as it comes; unfiltered JSONL verifies without a server."""
     wanted = {
@@ -122,7 +122,7 @@ def _keys(files: tuple[Path, ...]) -> dict[str, PublicKey]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path) -> Iterator[Iterable[bytes]]:
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
