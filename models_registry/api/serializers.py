@@ -235,7 +235,9 @@ class ClauseSerializer(serializers.Serializer[Any]):
     pointer = serializers.CharField(source="clause.pointer")
     asks = serializers.CharField(source="clause.asks", help_text="What the contract must have.")
     why = serializers.CharField(source="clause.why")
-    required = serializers.BooleanField(help_text="By the risk class that the model has today.")
+    required = serializers.BooleanField(  # type: ignore[assignment]
+        help_text="By the risk class that the model has today."
+    )
     met = serializers.BooleanField()
 
 
