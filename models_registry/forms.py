@@ -155,9 +155,7 @@ class ModelChangeForm(RegistryForm):
         choices=Visibility.choices,
         initial=Visibility.EVERYBODY,
         required=False,
-        help_text=_(
-            "Kept to its people, it does not exist for anybody else, with all that is its."
-        ),
+        help_text=_("For everybody else it does not exist, nor does anything that hangs on it."),
     )
 
     def clean(self) -> dict[str, Any]:
