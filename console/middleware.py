@@ -25,9 +25,8 @@ from console.api.authentication import actor_of
 from console.errors import NotAllowed, Unavailable
 from console.metrics import count_request
 from console.models import User
-from console.rules.sign_in_means import is_strong
 from console.selectors.doors import require_for_page
-from console.services.sign_ins import must_have_second_factor
+from console.services.sign_ins import is_admitted
 from console.sessions import MEANS
 from console.views.errors import explain, explained
 
@@ -165,9 +164,9 @@ class StrongSessions:
 
 
 def _admitted(request: HttpRequest, user: User | AnonymousUser) -> User | AnonymousUser:
-    if not isinstance(user, User) or is_strong(str(request.session.get(MEANS, ""))):
+    if not isinstance(user, User) or is_admitted(user, str(request.session.get(MEANS, ""))):
         return user
-    return AnonymousUser() if must_have_second_factor(user) else user
+    return AnonymousUser()
 
 
 class explain_errors:

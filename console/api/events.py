@@ -19,7 +19,9 @@ from console.api.problems import problem_page
 from console.live_feed import LiveEvent, Place, Subscription, feed
 from console.models import User
 from console.selectors.visibility import audible_topics
+from console.services.sign_ins import is_admitted
 from console.services.tokens import authenticate_token
+from console.sessions import MEANS
 
 MOST_TOPICS = 50
 PING_SECONDS = 15.0
@@ -136,4 +138,6 @@ def _session_reader(request: ASGIRequest) -> User | None:
     fresh = HttpRequest()
     fresh.session = request.session.__class__(request.session.session_key)
     user = get_user(fresh)
-    return user if isinstance(user, User) and user.is_active else None
+    if not isinstance(user, User) or not user.is_active:
+        return None
+    return user if is_admitted(user, str(fresh.session.get(MEANS, ""))) else None

@@ -29,11 +29,17 @@ _OF_SIGNATURES = frozenset(
         "key_unknown",
         "one_signature_expected",
         "passkey_counter",
+        "passkey_not_verified",
+        "passkey_other_challenge",
+        "passkey_other_origin",
+        "passkey_other_purpose",
+        "passkey_other_site",
         "payload_mismatch",
         "payload_type_mismatch",
         "signature_by_other_key",
         "signature_invalid",
         "signature_kind",
+        "two_signatures_expected",
     }
 )
 _OF_TOKENS = frozenset({"bad_token", "not_authenticated"})
@@ -61,8 +67,10 @@ RECORDED_BY_SERVICE = {
 # And bytes that a person is about to sign: read on the way to an entry of their own.
 NO_EXPORTS = frozenset({"api:contract-payload", "api:release-payload", *RECORDED_BY_SERVICE})
 
-_MODEL_PATH = re.compile(r"^(?:/api/v1)?/models/([a-z][a-z0-9_]{1,62})(?:/|$)")
-_ENDPOINT_PATH = re.compile(r"^(?:/api/v1)?/endpoints/([-\w]+)/([a-z][a-z0-9_]{1,62})(?:/|$)")
+_MODEL_PATH = re.compile(r"^(?:/api/v1)?/(?:models|panels/[-a-z]+)/([a-z][a-z0-9_]{1,62})(?:/|$)")
+_ENDPOINT_PATH = re.compile(
+    r"^(?:/api/v1)?/(?:endpoints|sla)/([-\w]+)/([a-z][a-z0-9_]{1,62})(?:/|$)"
+)
 
 
 def denial_action(*, status: int, code: str, has_token: bool) -> str:

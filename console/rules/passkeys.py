@@ -82,7 +82,11 @@ def check_counter(proof: PasskeyProof, *, last: int) -> int:
 def origin_fits(origin: str, rp_id: str) -> bool:
     """Whether a browser lets a page of `origin` use credentials of `rp_id`: the same host or a
     host below it, under https, or http on localhost."""
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        # A text that is no address at all, such as "https://[".
+        return False
     host = (parts.hostname or "").rstrip(".")
     if origin != f"{parts.scheme}://{parts.netloc}" or "@" in parts.netloc:
         return False

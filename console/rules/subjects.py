@@ -14,6 +14,9 @@ MODEL_NAMED = (
     r"(?:model |[-a-zA-Z0-9_]+/|(?=[a-z][a-z0-9_]* (?:v[0-9]|contract |release |draft )))"
     r"([a-z][a-z0-9_]{1,62})"
 )
+NODE = "node "
+"""How the subject of a node begins, whose jobs tell of all models that lie there."""
+
 _NAMED = re.compile(MODEL_NAMED)
 _MODEL_FIRST = frozenset({"model", "version", "contract", "draft", "load-tests"})
 

@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 
 from console.errors import NotFound
 from console.models import Job, JobLine, JobState, User
-from console.selectors.visibility import shown_to
+from console.selectors.visibility import jobs_shown_to
 
 LINES_SHOWN = 500
 
@@ -56,7 +56,7 @@ def job_list(wanted: JobFilter, *, user: User) -> QuerySet[Job]:
 
     `state` may also be `active` (queued or running) or `ended_badly` (failed or errored).
     """
-    jobs = shown_to(Job.objects.select_related("requested_by"), user)
+    jobs = jobs_shown_to(Job.objects.select_related("requested_by"), user)
     jobs = jobs.order_by("-created_at", "-pk")
     if wanted.state == "active":
         jobs = jobs.filter(state__in=[JobState.QUEUED, JobState.RUNNING])
@@ -82,7 +82,7 @@ def job_list(wanted: JobFilter, *, user: User) -> QuerySet[Job]:
 def find_job(job_id: uuid.UUID, *, user: User) -> Job:
     """One job with its people (one query). Raises NotFound, also for what is not to be seen."""
     jobs = Job.objects.select_related("requested_by", "cancel_requested_by").filter(pk=job_id)
-    job = shown_to(jobs, user).first()
+    job = jobs_shown_to(jobs, user).first()
     if job is None:
         raise NotFound("There is no such job.", hint="Look for it in the list of jobs.")
     return job

@@ -10,13 +10,13 @@ from collections.abc import Collection
 from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db.models import F, Func, Model, Q, QuerySet, TextField, Value
+from django.db.models import Exists, F, Func, Model, Q, QuerySet, TextField, Value
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import In
 from django.utils.module_loading import import_string
 
 from console.models import Job, User
-from console.rules.subjects import MODEL_NAMED, model_named, model_of_topic
+from console.rules.subjects import MODEL_NAMED, NODE, model_named, model_of_topic
 
 T = TypeVar("T", bound=Model)
 
@@ -39,8 +39,20 @@ def hidden(user: User, *, field: str = "subject") -> Q:
     return Q(In(Coalesce(name, Value(""), output_field=TextField()), names))
 
 
+def jobs_shown_to(jobs: QuerySet[Job], user: User) -> QuerySet[Job]:
+    """`jobs` without those about a model that this person may not see (no query of its own).
+
+    A job about a node names in its log and result what lies on that node: it is shown to those
+    from whom no model is hidden.
+    """
+    if user.sees_all_models:
+        return jobs
+    some_hidden = Exists(_registry("hidden_names")(user))
+    return shown_to(jobs, user).exclude(Q(some_hidden, subject__startswith=NODE))
+
+
 def audible_topics(user: User, topics: Collection[str]) -> set[str]:
-    """Those of the topics that this person may listen to (at most three queries).
+    """Those of the topics that this person may listen to (at most four queries).
 
     A topic of a model that they may not see is like one of a model that does not exist: silent.
     """
@@ -49,20 +61,26 @@ def audible_topics(user: User, topics: Collection[str]) -> set[str]:
     if user.sees_all_models:
         return own | inbox
     named = {topic: model_of_topic(topic) for topic in own}
-    named |= _of_jobs(_identified(own, "job"))
+    subjects = _subjects_of_jobs(_identified(own, "job"))
+    named |= {topic: model_named(subject) for topic, subject in subjects.items()}
     named |= _registry("models_of_releases")(_identified(own, "release"))
     asked = {name for name in named.values() if name}
     unseen: set[str] = set()
     if asked:
         unseen = set(_registry("hidden_names")(user).filter(name__in=asked))
+    of_nodes = {topic for topic, subject in subjects.items() if subject.startswith(NODE)}
+    of_nodes |= {topic for topic in own if topic.startswith(f"subject:{NODE}")}
+    if of_nodes and _registry("hidden_names")(user).exists():
+        own -= of_nodes
     return {topic for topic in own if named[topic] not in unseen} | inbox
 
 
-def _of_jobs(topics: dict[uuid.UUID, str]) -> dict[str, str]:
+def _subjects_of_jobs(topics: dict[uuid.UUID, str]) -> dict[str, str]:
+    """Topic → subject of the job, for the ids of jobs that there are."""
     if not topics:
         return {}
     rows = Job.objects.filter(pk__in=topics).values_list("pk", "subject")
-    return {topics[pk]: model_named(subject) for pk, subject in rows}
+    return {topics[pk]: subject for pk, subject in rows}
 
 
 def _identified(topics: Collection[str], kind: str) -> dict[uuid.UUID, str]:

@@ -83,7 +83,8 @@ def deactivate_person(
             before=before,
             after={
                 "active": False,
-                "handed_over": {duty.key: people[duty.key].username for duty in moved},
+                # To whom is told by an entry of each model, for those who may see that model.
+                "handed_over": len(moved),
                 "keys_revoked": len(keys),
                 "tokens_revoked": tokens,
                 "sessions_ended": sessions,

@@ -11,7 +11,7 @@ from console.errors import FieldError, Invalid
 from console.models import IdentitySource, User
 from console.rules.fresh_sign_ins import SessionData, is_fresh
 from console.services.one_time_codes import has_app, is_right_code
-from console.services.own_passwords import check_own_password
+from console.services.own_passwords import check_own_password, record_refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ def confirm(
     if code:
         if is_right_code(user=actor.user, code=code):
             return
+        record_refusal(actor=actor, by="totp", why="wrong_code")
         raise Invalid(
             "This is not the code that your authenticator app shows now.",
             code="wrong_code",

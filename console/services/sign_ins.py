@@ -114,6 +114,11 @@ def must_have_second_factor(user: User) -> bool:
     return means.needs_second_factor(policy, {*user.roles, *roles})
 
 
+def is_admitted(user: User, by: str) -> bool:
+    """Whether a session that began `by` these means still opens anything to the person."""
+    return means.is_strong(by) or not must_have_second_factor(user)
+
+
 def check_code(*, user: User, code: str, by: str, origin: Origin) -> str:
     """Check a code of the app, or a recovery code, beside `by`; gives what is proven now.
 

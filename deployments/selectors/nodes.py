@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from console.errors import NotFound
 from console.models import Job, User
-from console.selectors.visibility import shown_to
+from console.selectors.visibility import jobs_shown_to
 from deployments.adapters import live_store
 from deployments.models import Node, NodeState, Placement, PlacementState, ServingGeneration
 from deployments.selectors.live_numbers import VersionNumbers, latest
@@ -174,7 +174,7 @@ def node_page(name: str, *, user: User) -> NodePage:
         placements=served,
         hidden=whole - len(placements),
         jobs=list(
-            shown_to(Job.objects.filter(queue=node.queue), user).order_by("-created_at")[:10]
+            jobs_shown_to(Job.objects.filter(queue=node.queue), user).order_by("-created_at")[:10]
         ),
         looked_at=datetime.fromtimestamp(facts["at"], UTC) if facts else None,
     )

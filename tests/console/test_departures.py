@@ -79,7 +79,8 @@ def test_everything_moves_and_ends_in_one_go_and_signatures_stay(
     entry = AuditEntry.objects.get(action="user.deactivate")
     assert entry.before["roles"] == ["data_scientist"]
     assert entry.before["teams"] == {"risk": ["sre"]}
-    assert entry.after["handed_over"] == {SEAT: "eve", OWNER: "eve"}
+    assert entry.after["handed_over"] == 2
+    assert model.name not in str(entry.after), "the entry is read by who may not see the model"
     moved = AuditEntry.objects.get(action="model.assign_seat")
     assert (moved.before["user"], moved.after["user"]) == ("dana", "eve")
 

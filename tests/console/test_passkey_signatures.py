@@ -144,6 +144,8 @@ def test_stored_signatures_hold_on_any_port_of_the_site_and_on_no_other_site() -
         ("https://example.com/", "example.com", False),
         ("https://you@example.com", "example.com", False),
         ("android:apk-key-hash:abc", "example.com", False),
+        ("https://[", "example.com", False),
+        ("https://example\u2100com", "example.com", False),
         ("", "example.com", False),
     ],
 )

@@ -11,7 +11,7 @@ from django_otp.oath import totp
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from console.errors import Invalid, TooMany
-from console.models import User
+from console.models import AuditEntry, User
 from console.rules.fresh_sign_ins import is_fresh
 from console.services.reauthentication import confirm, ways_to_confirm
 from tests.factories import PASSWORD, actor, make_user
@@ -38,6 +38,9 @@ def test_a_password_or_a_code_proves_it_and_nothing_does_not() -> None:
     with pytest.raises(Invalid) as refused:
         confirm(actor=actor(dana), password="wrong")
     assert refused.value.code == "wrong_password"
+    entry = AuditEntry.objects.get(action="sign_in.failed")
+    assert (entry.actor_username, entry.subject) == ("dana", "user dana")
+    assert entry.after == {"by": "password", "why": "wrong_password", "again": True}
 
 
 def test_a_code_is_taken_once_and_guessing_is_stopped() -> None:
@@ -49,6 +52,7 @@ def test_a_code_is_taken_once_and_guessing_is_stopped() -> None:
         with pytest.raises(Invalid) as refused:
             confirm(actor=actor(dana), code=code)
         assert refused.value.code == "wrong_code"
+        assert AuditEntry.objects.get(action="sign_in.failed").after["by"] == "totp"
         with pytest.raises(TooMany) as waiting:
             confirm(actor=actor(dana), code=code)
         assert waiting.value.retry_after <= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from django_otp.plugins.otp_static.models import StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice
 from rest_framework.test import APIClient
 
+from console.api.events import _session_reader
 from console.env_sign_in import SignInConfig
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, Notice, Session, User
@@ -74,6 +76,12 @@ def last_of(action: str) -> AuditEntry:
     entry = AuditEntry.objects.filter(action=action).order_by("sequence").last()
     assert entry is not None
     return entry
+
+
+def reader_of_events(client: Client) -> User | None:
+    """Whom the stream of live events takes the browser's session for."""
+    request: Any = SimpleNamespace(session=client.session)
+    return _session_reader(request)
 
 
 def test_the_password_alone_opens_no_page_and_the_code_does(
@@ -260,6 +268,8 @@ def test_an_installation_may_ask_for_a_second_factor(
     weak.force_login(dana)
     assert weak.get("/jobs/").status_code == 302
     assert weak.get("/api/v1/me/").status_code == 401
+    assert reader_of_events(weak) is None, "live events look at the session by themselves"
+    assert reader_of_events(client) == dana
 
 
 def test_a_program_gives_the_code_beside_the_password(

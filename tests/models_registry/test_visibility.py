@@ -9,11 +9,11 @@ from django.db import transaction
 from django.test import Client
 from rest_framework.test import APIClient
 
-from console.errors import Invalid
+from console.errors import Invalid, NotFound
 from console.models import AuditEntry, Job, Role, Team, TeamMembership, User
 from console.rules.subjects import model_named, model_of_topic
 from console.selectors.audit import AuditFilter, audit_entries
-from console.selectors.jobs import JobFilter, job_list
+from console.selectors.jobs import JobFilter, find_job, job_list
 from console.selectors.visibility import audible_topics
 from console.services import audit
 from console.services.jobs import enqueue
@@ -131,7 +131,9 @@ def test_jobs_audit_and_live_events_of_a_hidden_model_are_as_if_there_were_none(
     system = factories.actor(persons.ada)
     with transaction.atomic():
         job = enqueue(kind="export", subject=str(version), arguments={}, actor=system)
-        other = enqueue(kind="export", subject="node local", arguments={}, actor=system)
+        other = enqueue(kind="export", subject="audit trail", arguments={}, actor=system)
+        # Its log and result name all that lies on the node.
+        of_node = enqueue(kind="export", subject="node local", arguments={}, actor=system)
         audit.record(actor=system, action="model.change", subject=f"model {model.name}")
         audit.record(actor=system, action="node.cordon", subject="node local")
         audit.record(actor=system, action="upload.create", subject="upload 77", after={})
@@ -141,7 +143,9 @@ def test_jobs_audit_and_live_events_of_a_hidden_model_are_as_if_there_were_none(
         f"release:{release.pk}",
         f"job:{job.pk}",
         f"job:{other.pk}",
+        f"job:{of_node.pk}",
         f"subject:{version}",
+        "subject:node local",
         "jobs",
         "inbox:dana",
         "inbox:vic",
@@ -149,7 +153,9 @@ def test_jobs_audit_and_live_events_of_a_hidden_model_are_as_if_there_were_none(
     }
     vic, dana = persons.vic, persons.dana
     assert list(job_list(JobFilter(), user=vic)) == [other]
-    assert set(job_list(JobFilter(), user=dana)) == {job, other}
+    with pytest.raises(NotFound):
+        find_job(of_node.pk, user=vic)
+    assert set(job_list(JobFilter(), user=dana)) == {job, other, of_node}
     actions = audit_entries(AuditFilter(), user=vic).values_list("action", flat=True)
     assert list(actions) == ["node.cordon"]
     assert audit_entries(AuditFilter(), user=dana).count() == 2
@@ -157,7 +163,10 @@ def test_jobs_audit_and_live_events_of_a_hidden_model_are_as_if_there_were_none(
     assert audible_topics(vic, topics) == {f"job:{other.pk}", "jobs", "inbox:vic", "job:nonsense"}
     assert audible_topics(dana, topics) == topics - {"inbox:vic"}
     assert audible_topics(persons.sam, topics) == topics - {"inbox:dana", "inbox:vic"}
-    assert Job.objects.count() == 2
+    assert Job.objects.count() == 3
+    model.visibility = Visibility.EVERYBODY
+    model.save()
+    assert set(job_list(JobFilter(), user=vic)) == {job, other, of_node}
 
 
 def test_making_a_model_narrower_names_who_loses_sight_of_it() -> None:
