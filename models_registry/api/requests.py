@@ -120,37 +120,6 @@ class DecisionSerializer(serializers.Serializer[Any]):
         return attrs
 
 
-class SetEnvironmentSerializer(serializers.Serializer[Any]):
-    name = serializers.CharField(max_length=80)
-    description = serializers.CharField(required=False, allow_blank=True, max_length=200)
-    requires_contract = serializers.BooleanField(required=False)
-    approval_rules = serializers.ListField(
-        child=serializers.DictField(),
-        required=False,
-        help_text="What an approval takes: see GET /approval-policy-schema/.",
-    )
-    approval_valid_days = serializers.IntegerField(
-        required=False,
-        allow_null=True,
-        help_text="After how many days an approval counts for no new deployment; null: it does.",
-    )
-    break_glass_roles = serializers.ListField(
-        child=serializers.CharField(),
-        required=False,
-        help_text="Who may release against the policy; nobody when empty.",
-    )
-    approver_roles = serializers.ListField(
-        child=serializers.CharField(),
-        required=False,
-        help_text="In place of approval_rules: one approval by a holder of each role.",
-    )
-    author_may_approve = serializers.BooleanField(required=False)
-    production = serializers.BooleanField(required=False)
-    requires_load_test = serializers.BooleanField(required=False)
-    load_test_p95_ms = serializers.FloatField(required=False)
-    load_test_success = serializers.FloatField(required=False, help_text="In per cent.")
-
-
 class ChangeEnvironmentSerializer(serializers.Serializer[Any]):
     description = serializers.CharField(required=False, allow_blank=True, max_length=200)
     requires_contract = serializers.BooleanField(required=False)
@@ -179,6 +148,10 @@ class ChangeEnvironmentSerializer(serializers.Serializer[Any]):
     requires_load_test = serializers.BooleanField(required=False)
     load_test_p95_ms = serializers.FloatField(required=False)
     load_test_success = serializers.FloatField(required=False, help_text="In per cent.")
+
+
+class SetEnvironmentSerializer(ChangeEnvironmentSerializer):
+    name = serializers.CharField(max_length=80)
 
 
 class StartDraftSerializer(serializers.Serializer[Any]):
