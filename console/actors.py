@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -44,6 +44,11 @@ class Actor:
             defaults={"display_name": "Covenant", "is_active": False, "password": "!"},
         )
         return cls(user=user, source=source)
+
+    def as_of_now(self) -> Actor:
+        """The same actor with the person read anew (one query): asked under a lock, by what
+        counts roles, since the request began with a look at them that may be old by now."""
+        return replace(self, user=User.objects.get(pk=self.user.pk))
 
     @property
     def is_system(self) -> bool:

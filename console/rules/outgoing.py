@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -15,6 +16,12 @@ SYSLOG_SCHEMES = ("tls", "tcp", "udp")
 WEBHOOK_SCHEMES = ("https", "http")
 _USUAL_PORTS = {"tls": 6514, "tcp": 601, "udp": 514, "https": 443, "http": 80}
 _NAT64 = ip_network("64:ff9b::/96")
+_WRITTEN_OUT = re.compile(r"[!-~]+")
+# What Python's registry calls global though nobody's public service lives there: protocol
+# assignments (with a cloud's metadata service), 6to4 relays, site-local, documentation.
+_NOT_PUBLIC = tuple(
+    ip_network(one) for one in ("192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +37,12 @@ class Target:
 def parse_target(address: str, schemes: Iterable[str]) -> Target:
     """Scheme, host, port and path of `address`; raises Invalid (`invalid_address`)."""
     allowed = tuple(schemes)
+    address = address.strip()
+    if not _WRITTEN_OUT.fullmatch(address):
+        # urlsplit drops line breaks in silence, and HTTP knows no other letters.
+        raise _invalid(address, allowed)
     try:
-        parts = urlsplit(address.strip())
+        parts = urlsplit(address)
         port = parts.port
     except ValueError:
         raise _invalid(address, allowed) from None
@@ -56,6 +67,8 @@ def is_reachable(address: str, allowed: Iterable[Network]) -> bool:
     for one in (ip, *_within(ip)):
         if any(one in network for network in allowed if network.version == one.version):
             continue
+        if any(one in network for network in _NOT_PUBLIC if network.version == one.version):
+            return False
         if not one.is_global or one.is_multicast or one.is_reserved or one.is_unspecified:
             return False
     return True

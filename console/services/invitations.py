@@ -77,6 +77,8 @@ def invite(
     _check_fields(invitation)
     secret = secrets.token_urlsafe(32)
     with transaction.atomic():
+        # One after the other: of two clicks at once only one makes a link.
+        audit.lock_head()
         _check_free(invitation)
         invitation.digest = _digest(secret)
         invitation.expires_at = timezone.now() + timedelta(days=days)

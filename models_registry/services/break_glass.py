@@ -57,13 +57,7 @@ def break_the_glass(
     """
     # As it is now, not as the caller read it.
     release = Release.objects.select_related("environment", "version__model").get(pk=release.pk)
-    model = release.version.model
-    require(actor, "release.break_glass", team_id=model.team_id)
-    _check_person(actor)
-    environment = release.environment
-    role = break_glass.role_for(
-        environment.name, environment.break_glass_roles, actor.user.roles_in(model.team_id)
-    )
+    _role_of(actor, release)
     reason = break_glass.check_reason(reason)
     before = broken_glass(release)
     if (
@@ -76,6 +70,9 @@ def break_the_glass(
     confirm(actor=actor, password=password, code=code, session=session)
     with transaction.atomic():
         release, now = lock_release(release), timezone.now()
+        # Proving who one is took a while: the roles are asked again under the lock.
+        actor = actor.as_of_now()
+        role = _role_of(actor, release)
         _check_state(release)
         check_digests(release)
         check_report(release)
@@ -106,7 +103,7 @@ def break_the_glass(
             before={"state": release.state},
             after={
                 "version": str(release.version),
-                "environment": environment.name,
+                "environment": release.environment.name,
                 "role": role,
                 "key": key.keyid,
                 "digest": release.digest,
@@ -246,6 +243,15 @@ def _others(release: Release, person: User) -> QuerySet[User]:
         .exclude(pk=person.pk)
         .distinct()
     )
+
+
+def _role_of(actor: Actor, release: Release) -> str:
+    """The role by which the actor may break the glass here; raises NotAllowed without one."""
+    model, environment = release.version.model, release.environment
+    require(actor, "release.break_glass", team_id=model.team_id)
+    _check_person(actor)
+    held = actor.user.roles_in(model.team_id)
+    return break_glass.role_for(environment.name, environment.break_glass_roles, held)
 
 
 def _check_person(actor: Actor) -> None:

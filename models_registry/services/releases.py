@@ -66,6 +66,7 @@ def approve_release(
     require(actor, "release.decide", team_id=release.version.model.team_id)
     with transaction.atomic():
         release, now = lock_release(release), timezone.now()
+        actor = _still_asked(actor, release)
         policy, facts = policy_of(release), facts_of(release, now)
         own = _own_decision(release, actor)
         given = {one.person: one for one in facts.approvals}.get(actor.user.username)
@@ -133,6 +134,7 @@ def refuse_release(*, release: Release, reason: str, actor: Actor) -> Release:
         )
     with transaction.atomic():
         release, now = lock_release(release), timezone.now()
+        actor = _still_asked(actor, release)
         own = _own_decision(release, actor)
         if own is not None and not own.approved and release.state == ReleaseState.REFUSED:
             return release
@@ -168,6 +170,13 @@ def withdraw_release(*, release: Release, reason: str = "", actor: Actor) -> Rel
         decide(release, ReleaseState.WITHDRAWN, actor, reason=reason)
         publish(release)
     return release
+
+
+def _still_asked(actor: Actor, release: Release) -> Actor:
+    """The actor as they are now, under the release's lock: not as the request found them."""
+    actor = actor.as_of_now()
+    require(actor, "release.decide", team_id=release.version.model.team_id)
+    return actor
 
 
 def _own_decision(release: Release, actor: Actor) -> ReleaseApproval | None:

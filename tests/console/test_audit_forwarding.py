@@ -200,7 +200,8 @@ def test_two_senders_at_once_do_not_send_the_same(persons: People, receiver: Sta
     "address",
     ["127.0.0.1", "10.1.2.3", "192.168.0.9", "172.16.5.5", "169.254.169.254", "0.0.0.0", "::1",
      "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::",
-     "100.64.0.1", "224.0.0.1", "255.255.255.255", "::"],
+     "100.64.0.1", "224.0.0.1", "255.255.255.255", "::",
+     "192.0.0.192", "::ffff:192.0.0.192", "fec0::1", "3fff::1"],
 )  # fmt: skip
 def test_no_address_inside_is_connected_to(address: str) -> None:
     assert not is_reachable(address, ())
@@ -230,6 +231,8 @@ def test_a_name_or_number_that_leads_inside_is_refused_at_the_connect(
     [("syslog", "https://logs.example.com"), ("syslog", "tcp://logs.example.com/path"),
      ("webhook", "ftp://hooks.example.com"), ("webhook", "https://user:pw@hooks.example.com/"),
      ("webhook", "https://"), ("webhook", "https://hooks.example.com:99999/"),
+     ("webhook", "https://hooks.example.com/é"), ("webhook", "https://hooks.example.com/a b"),
+     ("webhook", "https://hooks.example.com/a\r\nX-Forged: 1"),
      ("webhook", "file:///etc/passwd"), ("pigeon", "tcp://x.example.com:1")],
 )  # fmt: skip
 def test_an_address_that_is_none_is_refused_in_words(

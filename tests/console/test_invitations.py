@@ -151,6 +151,30 @@ def test_of_two_who_accept_at_once_one_makes_the_account(transactional_db: None)
     assert User.objects.filter(username="kim").count() == 1
 
 
+def test_of_two_clicks_at_once_one_makes_a_link(transactional_db: None) -> None:
+    ada = people().ada
+    start = threading.Barrier(2)
+    outcomes: list[str] = []
+
+    def click() -> None:
+        start.wait()
+        try:
+            invite(email="kim@example.com", actor=actor(ada))
+            outcomes.append("made")
+        except CovenantError as error:
+            outcomes.append(error.code)
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=click) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["invited_already", "made"]
+    assert Invitation.objects.count() == 1
+
+
 def test_trying_links_is_throttled(persons: People) -> None:
     guest = Client()
     for _ in range(30):

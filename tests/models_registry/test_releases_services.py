@@ -157,6 +157,22 @@ def test_approval_refusals(people: People, production) -> None:
     assert release.approvals.count() == 1
 
 
+@pytest.mark.parametrize("change", [{"roles": ["viewer"]}, {"is_active": False}])
+def test_who_lost_the_role_since_the_request_began_decides_nothing(
+    people: People, change: dict[str, object]
+) -> None:
+    release = factories.make_release(state=ReleaseState.PROPOSED)
+    signing.enrol(people.sam)
+    envelope = signing.release_envelope(people.sam, release.payload)
+    as_the_request_found_him = actor(people.sam)
+    User.objects.filter(pk=people.sam.pk).update(**change)
+    with pytest.raises(NotAllowed):
+        releases.approve_release(release=release, envelope=envelope, actor=as_the_request_found_him)
+    with pytest.raises(NotAllowed):
+        releases.refuse_release(release=release, reason="no", actor=as_the_request_found_him)
+    assert not release.approvals.exists()
+
+
 def test_a_refusal_needs_a_reason_and_ends_the_release(people: People) -> None:
     release = factories.make_release(state=ReleaseState.PROPOSED)
     with pytest.raises(Invalid) as refused:
