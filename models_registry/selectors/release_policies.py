@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from console.models import TeamMembership, User, UserKind
@@ -52,7 +53,10 @@ def with_standing(releases: QuerySet[Release]) -> QuerySet[Release]:
             "break_glass__key",
             "break_glass__reviewed_by",
         )
-        .annotate(has_contract_in_force=Exists(in_force))
+        .annotate(
+            has_contract_in_force=Exists(in_force),
+            document_in_force=Subquery(in_force.values("document")[:1]),
+        )
         .prefetch_related(
             Prefetch("approvals", ReleaseApproval.objects.select_related("person", "key")),
             open_windows("environment__freeze_windows"),
@@ -85,11 +89,27 @@ def rules_for(environment: Environment, promised: Collection[str]) -> tuple[Appr
 
 
 def promised_roles(release: Release) -> tuple[str, ...]:
-    """The approvals that the release's contract promises for its environment, unverified."""
-    if release.contract is None:
+    """The approvals that contracts promise for the release's environment, unverified.
+
+    Those of the contract that it names and, once another took its place, of that one as well.
+    """
+    contract = release.contract
+    if contract is None:
         return ()
-    approvals = release.contract.document.get("approvals") or {}
-    return tuple(approvals.get(release.environment.name) or ())
+    documents = [contract.document]
+    if contract.state == ContractState.SUPERSEDED and (now := _document_in_force(release)):
+        documents.append(now)
+    lists = [(one.get("approvals") or {}).get(release.environment.name) or () for one in documents]
+    return tuple(dict.fromkeys(role for roles in lists for role in roles))
+
+
+def _document_in_force(release: Release) -> dict[str, Any] | None:
+    """The contract that is in force for the release's model; 1 query unless fetched before."""
+    if hasattr(release, "document_in_force"):
+        fetched: dict[str, Any] | None = release.document_in_force
+        return fetched
+    found = _in_force(timezone.now()).filter(model=release.version.model)
+    return found.values_list("document", flat=True).first()
 
 
 def policy_of(release: Release, *, promised: Collection[str] | None = None) -> Policy:

@@ -133,6 +133,19 @@ def complete_files(version: ModelVersion) -> tuple[Artifact, Artifact, Artifact]
     return version.onnx, version.config, version.report_artifact
 
 
+def promised_now(release: Release, now: datetime) -> tuple[str, ...]:
+    """The approvals promised by the contract that the release names, and by the one in force.
+
+    A contract that took its place may ask for more people: what is deployed anew needs them too.
+    """
+    named, environment = release.contract, release.environment.name
+    if named is None:
+        return ()
+    current = contract_in_force(release.version.model, now=now)
+    also = () if current is None else promised_in(current, environment)
+    return tuple(dict.fromkeys((*promised_in(named, environment), *also)))
+
+
 def promised_in(contract: ServiceContract | None, environment: str) -> tuple[str, ...]:
     """The approvals that the contract promises for the environment, from its verified bytes."""
     return tuple(verify_bytes(contract).approvals.get(environment, ())) if contract else ()
@@ -209,7 +222,7 @@ def _verified(
         *_verify_contract(release, restoring=restoring, now=now),
         *_verify_signatures(release, restoring=restoring),
     ]
-    policy = policy_of(release, promised=promised_in(release.contract, release.environment.name))
+    policy = policy_of(release, promised=promised_now(release, now))
     facts = facts_of(release, now)
     if restoring:
         policy = Policy(policy.environment, policy.asked)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from django.core.files.storage import default_storage
+from django.utils import timezone
 
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, User
@@ -22,6 +23,7 @@ from models_registry.models import (
     VersionState,
 )
 from models_registry.rules import bundles
+from models_registry.selectors.release_policies import verdict_of, with_standing
 from models_registry.services import releases
 from models_registry.services.contracts import sign_contract
 from tests import factories
@@ -264,6 +266,25 @@ def test_an_approved_release_outlives_its_contract_only_while_it_keeps_the_new_o
     with pytest.raises(Conflict) as refused:
         releases.verify_release(release)
     assert refused.value.code == "contract_does_not_fit"
+
+
+def test_a_contract_that_asks_for_more_people_is_asked_of_what_was_approved_under_an_earlier() -> (
+    None
+):
+    release = factories.make_release()
+    factories.make_contract(
+        release.version.model,
+        approvals={"staging": [], "production": ["sre", "business_owner"]},
+    )
+    with pytest.raises(Conflict) as refused:
+        releases.verify_release(release)
+    assert refused.value.code == "approval_missing"
+    assert "business owner" in refused.value.message
+    shown = with_standing(Release.objects.filter(pk=release.pk)).get()
+    assert not verdict_of(shown, timezone.now()).may_deploy
+    plain = Release.objects.get(pk=release.pk)
+    assert not verdict_of(plain, timezone.now()).may_deploy
+    assert releases.verify_release(release, restoring=True).contract_revision == 1
 
 
 def test_bytes_changed_on_disk_stop_the_release() -> None:
