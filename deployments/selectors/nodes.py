@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Count
 from django.urls import reverse
 
 from console.errors import NotFound
@@ -25,11 +24,17 @@ HOLDING = (
     PlacementState.DRAINING,
 )
 LIVE = (PlacementState.READY, PlacementState.DRAINING)
+Slot = tuple[str, int]
+"""A model's name in Triton and the version's number: what a node holds once."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node in a list; `loaded` is None when nobody has looked within the last minute."""
+    """A node in a list; `loaded` is None when nobody has looked within the last minute.
+
+    `wanted` counts what the node has to hold, once however many environments share it; `loaded`
+    how much of that it holds.
+    """
 
     name: str
     url: str
@@ -86,16 +91,22 @@ class NodePage:
 def node_list() -> list[NodeRow]:
     """All nodes by name; four queries."""
     nodes = list(Node.objects.prefetch_related("environments"))
-    counts: dict[tuple[int, str], int] = {
-        (row["node_id"], row["state"]): row["n"]
-        for row in Placement.objects.filter(
-            deployment__removed_at__isnull=True,
-            state__in=[PlacementState.READY, PlacementState.FAILED],
-        )
-        .order_by()
-        .values("node_id", "state")
-        .annotate(n=Count("pk"))
-    }
+    ready: dict[int, set[Slot]] = {}
+    failed: Counter[int] = Counter()
+    placed = Placement.objects.filter(
+        deployment__removed_at__isnull=True,
+        state__in=[PlacementState.READY, PlacementState.FAILED],
+    ).values_list(
+        "node_id",
+        "state",
+        "deployment__generation__triton_model",
+        "deployment__release__version__number",
+    )
+    for node_id, state, triton_model, number in placed:
+        if state == PlacementState.READY:
+            ready.setdefault(node_id, set()).add((triton_model, number))
+        else:
+            failed[node_id] += 1
     facts = live_store.nodes(node.name for node in nodes)
     drifted = Counter(
         Placement.objects.filter(state__in=LIVE)
@@ -106,8 +117,8 @@ def node_list() -> list[NodeRow]:
         _row(
             node,
             facts.get(node.name),
-            counts.get((node.pk, PlacementState.READY), 0),
-            counts.get((node.pk, PlacementState.FAILED), 0),
+            ready.get(node.pk, set()),
+            failed[node.pk],
             drifted[node.pk],
         )
         for node in nodes
@@ -142,7 +153,7 @@ def node_page(name: str, *, user: User) -> NodePage:
     whole = len(placements)
     facts = live_store.nodes([name]).get(name)
     rows = _loaded_rows(placements, facts)
-    ready = sum(placement.state == PlacementState.READY for placement in placements)
+    ready = {_slot(one) for one in placements if one.state == PlacementState.READY}
     failed = sum(placement.state == PlacementState.FAILED for placement in placements)
     drifted = sum(
         bool(placement.verification_faults) and placement.state in LIVE for placement in placements
@@ -201,8 +212,13 @@ def nodes_in_trouble() -> list[NodeRow]:
 
 
 def _row(
-    node: Node, facts: dict[str, Any] | None, wanted: int, failed: int, drifted: int
+    node: Node, facts: dict[str, Any] | None, ready: set[Slot], failed: int, drifted: int
 ) -> NodeRow:
+    up = {
+        (one["model"], str(one["version"]))
+        for one in (facts or {}).get("loaded", [])
+        if one["state"] == "READY"
+    }
     return NodeRow(
         name=node.name,
         url=reverse("deployments:node-detail", args=[node.name]),
@@ -211,20 +227,20 @@ def _row(
         environments=sorted(place.name for place in node.environments.all()),
         triton_version=node.triton_version,
         last_seen_at=node.last_seen_at,
-        wanted=wanted,
-        loaded=sum(one["state"] == "READY" for one in facts["loaded"]) if facts else None,
+        wanted=len(ready),
+        loaded=sum((model, str(number)) in up for model, number in ready) if facts else None,
         failed=failed,
         drifted=drifted,
     )
 
 
 def _loaded_rows(placements: list[Placement], facts: dict[str, Any] | None) -> list[LoadedRow]:
-    wanted: dict[tuple[str, int], list[str]] = {}
+    wanted: dict[Slot, list[str]] = {}
     for placement in placements:
         if placement.state in HOLDING:
             release = placement.deployment.release
-            slot = (placement.deployment.generation.triton_model, release.version.number)
-            wanted.setdefault(slot, []).append(f"{release.environment.name}/{release.version}")
+            words = f"{release.environment.name}/{release.version}"
+            wanted.setdefault(_slot(placement), []).append(words)
     seen: dict[tuple[str, int], dict[str, Any]] = {}
     for one in (facts or {}).get("loaded", []):
         if str(one["version"]).isdecimal() and one["state"]:
@@ -244,6 +260,11 @@ def _loaded_rows(placements: list[Placement], facts: dict[str, Any] | None) -> l
             )
         )
     return rows
+
+
+def _slot(placement: Placement) -> Slot:
+    deployment = placement.deployment
+    return deployment.generation.triton_model, deployment.release.version.number
 
 
 def _endpoint(placement: Placement) -> str:

@@ -14,7 +14,7 @@ from console.rules.dsse import CONTRACT_PAYLOAD_TYPE
 from models_registry.models import Seat
 from models_registry.rules.contract_clauses import ChecklistRow
 from models_registry.rules.contract_diff import Change
-from models_registry.rules.contract_terms import Term, render
+from models_registry.rules.contract_terms import Term, number_text, render
 from models_registry.selectors.contracts import ContractPage, SeatSignatureRow
 from models_registry.services.signatures import verify_stored
 
@@ -111,5 +111,7 @@ def _seat(page: ContractPage, row: SeatSignatureRow, user_id: int) -> dict[str, 
 def _short(value: Any) -> str:
     if value is None:
         return "—"
+    if isinstance(value, float):
+        return number_text(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 120 else text[:119] + "…"

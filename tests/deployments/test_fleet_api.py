@@ -9,6 +9,7 @@ from console import env
 from console.models import AuditEntry, Job
 from deployments.adapters import live_store
 from deployments.models import Gateway, Node
+from deployments.selectors.nodes import node_list, node_page, nodes_in_trouble
 from deployments.services import fleet
 from models_registry.models import Environment
 from tests import factories
@@ -105,6 +106,22 @@ def test_a_node_shows_what_is_loaded_against_what_should_be(
     assert job.json()["id"] == again.json()["id"]
     assert Job.objects.get().queue == "node.local"
     assert sam.get("/api/v1/nodes/nowhere/").status_code == 404
+
+
+def test_a_version_that_two_environments_share_is_wanted_once(fleet_rows: Fleet) -> None:
+    version = factories.make_version()
+    ready_version(fleet_rows, version)
+    ready_version(fleet_rows, version, fleet_rows.staging)
+    loaded = [
+        {"model": "fraud_detector", "version": "1", "state": "READY", "reason": ""},
+        {"model": "stranger", "version": "4", "state": "READY", "reason": ""},
+    ]
+    live_store.store_node("local", {"at": 1.0, "version": "2.51.0", "loaded": loaded})
+    of_list, of_page = node_list()[0], node_page("local", user=fleet_rows.sam.user).row
+    assert (of_list.wanted, of_list.loaded) == (of_page.wanted, of_page.loaded) == (1, 1)
+    assert nodes_in_trouble() == []
+    live_store.store_node("local", {"at": 1.0, "version": "2.51.0", "loaded": loaded[1:]})
+    assert [(row.wanted, row.loaded) for row in nodes_in_trouble()] == [(1, 0)]
 
 
 def test_the_embedded_stack_is_registered_once_and_keeps_changed_policies(
