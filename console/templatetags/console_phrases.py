@@ -186,6 +186,8 @@ REFUSALS: Final = (
     _("It is rolled back already; name a version to go further back."),
     _("{x} has no earlier version that is ready to go back to."),
     _("It is not deployed here."),
+    _("Passkeys cannot be used on this site: a passkey is bound to a name, and {x} is none."),
+    _("Passkeys cannot be used on this site: {x} is not encrypted."),
 )
 
 

@@ -21,6 +21,7 @@
 
 import { bind } from "./bind.js";
 import { csrfToken, parseProblem, Problem, send } from "./http.js";
+import { ageWords } from "./ages.js";
 import { createKey, forgetKey, listKeys, signRotation } from "./signing-keys.js";
 import { reasonOf, say, setBusy } from "./signing-states.js";
 import { createCredential, supported } from "./webauthn.js";
@@ -135,7 +136,11 @@ async function showKeys(list) {
   for (const key of keys) {
     const item = template.content.firstElementChild.cloneNode(true);
     item.dataset.signingKey = key.keyid;
-    for (const slot of item.querySelectorAll("[data-signing-slot]")) slot.textContent = key[slot.dataset.signingSlot];
+    for (const slot of item.querySelectorAll("[data-signing-slot]")) {
+      const value = key[slot.dataset.signingSlot];
+      if (slot instanceof HTMLTimeElement) slot.dateTime = value;
+      slot.textContent = slot instanceof HTMLTimeElement ? ageWords(Date.parse(value)) : value;
+    }
     item.querySelector("[data-signing-forget]")?.addEventListener("click", async () => {
       await forgetKey(key.keyid);
       await showKeys(list);
