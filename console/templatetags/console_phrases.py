@@ -189,9 +189,10 @@ REFUSALS: Final = (
     _("Passkeys cannot be used on this site: a passkey is bound to a name, and {x} is none."),
     _("Passkeys cannot be used on this site: {x} is not encrypted."),
 )
+DUTIES: Final = (_("the seat {x} of {y}"), _("the model {x}"))
 
 
-ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS)
+ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS, *DUTIES)
 PLACEHOLDER: Final = re.compile(r"\\{(\w)\\}")
 FIXED: Final = frozenset(text for text in ALL if "{x}" not in text)
 OPEN: Final = tuple(
