@@ -145,9 +145,10 @@ def _leave(request: HttpRequest, *, after: str, linking: bool = False) -> HttpRe
 def _take_state(request: HttpRequest) -> dict[str, Any]:
     """What was kept when this sign-in was begun in this browser; it is spent by this."""
     states = request.session.get(STATES)
-    given = request.GET.get("state", "")
+    # As bytes: letters beyond ASCII are no state of ours, and are not compared as text.
+    given = request.GET.get("state", "").encode("utf-8", "replace")
     known = states if isinstance(states, dict) else {}
-    state = next((one for one in known if secrets.compare_digest(one, given)), "")
+    state = next((one for one in known if secrets.compare_digest(one.encode(), given)), "")
     begun = known.get(state)
     if begun is None or not 0 <= time.time() - begun["at"] <= STATE_SECONDS:
         raise NotAllowed(

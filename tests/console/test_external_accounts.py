@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.test import RequestFactory
 
 from console.env import ConfigError, load
 from console.errors import Conflict, Invalid, NotAllowed
@@ -14,6 +17,7 @@ from console.rules.group_roles import parse_rules, standing_of
 from console.rules.outsiders import Outsider, free_username
 from console.services.external_accounts import enter, link_identity, unlink_identity
 from console.services.people import change_own_password
+from console.views.sso import STATES, _take_state
 from tests.factories import PASSWORD, actor, make_user
 
 RULES = parse_rules("admins=platform_admin; CN=ops,DC=example=sre; ml=team/fraud:sre; ml=team/x")
@@ -140,3 +144,11 @@ def test_a_wrong_setting_stops_the_start_with_one_line(
     with pytest.raises(ConfigError, match=re.escape(says)) as refused:
         load({"COVENANT_HOME": str(tmp_path), **environment})
     assert "\n" not in str(refused.value)
+
+
+def test_a_state_in_foreign_letters_is_none_of_ours(rf: RequestFactory) -> None:
+    request: Any = rf.get("/sign-in/sso/return/", {"state": "é"})
+    request.session = {STATES: {"begun-here": {"at": time.time()}}}
+    with pytest.raises(NotAllowed) as refused:
+        _take_state(request)
+    assert refused.value.code == "wrong_state"
