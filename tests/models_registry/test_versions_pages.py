@@ -305,7 +305,7 @@ def test_a_release_is_asked_for_where_the_policy_lets_it(people: People, dana: V
     assert made.address == f"/releases/{release.pk}/"
     assert release.note == "Try it."
     assert "There is a release that is open or approved." in dana.get(url_of(version))
-    assert Visitor(people.vic).post(address, {"environment": "staging"}).status == 302
+    assert Visitor(people.vic).post(address, {"environment": "staging"}).status == 403
     assert "Ask for a release" not in Visitor(people.vic).get(url_of(version))
 
 
