@@ -18,6 +18,7 @@ from console.api.authentication import token_of
 from console.errors import CovenantError
 from console.models import ApiToken, User
 from console.rules import audit_occurrences as rules
+from console.selectors.visibility import subject_of_address
 from console.services.audit_occurrences import note
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def _record(request: HttpRequest, response: HttpResponseBase) -> None:
 def _record_denial(request: HttpRequest, response: HttpResponseBase, action: str) -> None:
     error: CovenantError | None = getattr(request, "refusal", None)
     code = error.code if error else getattr(response, "problem_code", "")
-    subject = rules.subject_of(request.path)
+    subject = _subject(request)
     details: dict[str, Any] = {
         "method": request.method,
         "path": request.path[:200],
@@ -116,7 +117,7 @@ def _record_export(request: HttpRequest, response: HttpResponseBase) -> None:
     note(
         actor=_actor(request),
         action=rules.EXPORTS.get(name, rules.ANY_EXPORT),
-        subject=rules.subject_of(request.path),
+        subject=_subject(request),
         details=details,
         together=request.get_full_path(),
         now=timezone.now(),
@@ -130,6 +131,11 @@ def _actor(request: HttpRequest) -> Actor:
     user = getattr(request, "user", None)
     known = user if isinstance(user, User) else Actor.system(source).user
     return Actor(user=known, source=source, request_id=getattr(request, "request_id", ""))
+
+
+def _subject(request: HttpRequest) -> str:
+    match = request.resolver_match
+    return subject_of_address(request.path, match.kwargs if match else {})
 
 
 def _address_name(request: HttpRequest) -> str:

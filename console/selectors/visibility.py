@@ -6,7 +6,7 @@ The registry, named in the settings, says which names do not exist for a person.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -16,6 +16,7 @@ from django.db.models.lookups import In
 from django.utils.module_loading import import_string
 
 from console.models import Job, User
+from console.rules.audit_occurrences import subject_of
 from console.rules.subjects import MODEL_NAMED, NODE, model_named, model_of_topic
 
 T = TypeVar("T", bound=Model)
@@ -37,6 +38,19 @@ def hidden(user: User, *, field: str = "subject") -> Q:
     name = Func(F(field), pattern, function="substring", output_field=TextField())
     names = _registry("hidden_names")(user).query
     return Q(In(Coalesce(name, Value(""), output_field=TextField()), names))
+
+
+def subject_of_address(path: str, values: Mapping[str, Any]) -> str:
+    """What an address is about as audit entries say it (one query for a release, else none).
+
+    A release is told with its model's name, so that the entry is hidden with the model.
+    """
+    release = values.get("release_id")
+    if isinstance(release, uuid.UUID):
+        named = _registry("models_of_releases")({release: path})
+        if path in named:
+            return f"{named[path]} release {release}"
+    return subject_of(path)
 
 
 def jobs_shown_to(jobs: QuerySet[Job], user: User) -> QuerySet[Job]:

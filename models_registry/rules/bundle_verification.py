@@ -105,6 +105,9 @@ def _contract_report(
     document = _contract(payload, findings)
     if document is not None and bundle.get("model") != document.model:
         findings.fault("model_mismatch", f"The bundle names another model than {document.model}.")
+    if document is not None and document.revision not in (None, bundle.get("revision")):
+        text = f"The bundle names another revision than the document's own, {document.revision}."
+        findings.fault("revision_mismatch", text)
     written = bundle.get("seats")
     seats = written if isinstance(written, dict) else {}
     for seat in SEATS:

@@ -267,6 +267,23 @@ def test_no_place_of_a_bundle_can_be_anything_else(make: Callable[[], bytes], va
         assert not report.ok or optional or place[-1] in NOT_SIGNED, (place, value)
 
 
+@pytest.mark.parametrize(("said", "found"), [(3, set()), (4, {"revision_mismatch"})])
+def test_a_document_that_names_its_revision_holds_the_bundle_to_it(
+    said: int, found: set[str]
+) -> None:
+    payload = canonical_bytes({**json.loads(DOCUMENT.canonical), "revision": 3})
+    bundle = contract_bundle(
+        model="fraud_detector",
+        revision=said,
+        payload=payload,
+        envelopes=[dsse.sign(KEYS[seat], dsse.CONTRACT_PAYLOAD_TYPE, payload) for seat in SEATS],
+        seats=[signer(seat) for seat in SEATS],
+        keys=[PUBLIC[seat] for seat in SEATS],
+        issued=NOW,
+    )
+    assert codes(bundle) == found
+
+
 def test_a_signature_that_belongs_to_nobody_is_mentioned() -> None:
     bundle = json.loads(make_contract())
     extra = dsse.sign(STRANGER, dsse.CONTRACT_PAYLOAD_TYPE, DOCUMENT.canonical).to_dict()

@@ -169,6 +169,19 @@ def test_jobs_audit_and_live_events_of_a_hidden_model_are_as_if_there_were_none(
     assert set(job_list(JobFilter(), user=vic)) == {job, other, of_node}
 
 
+def test_a_refusal_at_a_release_is_told_with_its_model_and_hidden_with_it() -> None:
+    persons = factories.people()
+    release = factories.make_release(factories.make_version(factories.make_model()))
+    RegisteredModel.objects.update(visibility=Visibility.TEAM)
+    client = Client()
+    client.force_login(persons.bea)
+    assert client.post(f"/releases/{release.pk}/review/", {"review": "x"}).status_code == 403
+    entry = AuditEntry.objects.get(action="access.denied")
+    assert entry.subject == f"{release.version.model.name} release {release.pk}"
+    assert entry not in audit_entries(AuditFilter(), user=persons.vic)
+    assert entry in audit_entries(AuditFilter(), user=persons.dana)
+
+
 def test_making_a_model_narrower_names_who_loses_sight_of_it() -> None:
     persons = factories.people()
     team = Team.objects.create(name="Payments", slug="payments")
