@@ -19,7 +19,7 @@ const REFRESH_GAP = 500;
 
 const topics = new Map();
 let source = null;
-let subscribed = "";
+let subscribed = new Set();
 let wait = FIRST_WAIT;
 let retry = 0;
 let lostAt = 0;
@@ -122,16 +122,19 @@ function close() {
 }
 
 function connect() {
-  const wanted = [...new Set([...topics.values()].flat())].sort().join(",");
-  if (source && wanted === subscribed) return;
+  const wanted = new Set([...topics.values()].flat());
+  // A stream that tells of more is kept: another would leave a gap, after which everything is fetched
+  // anew, which takes topics away and brings them back, and so on without an end.
+  if (source && wanted.size && [...wanted].every((topic) => subscribed.has(topic))) return;
   if (source) hadGap = true;
   close();
   subscribed = wanted;
-  if (!wanted || document.hidden) return;
+  if (!wanted.size || document.hidden) return;
   const { liveUrl, liveSince } = document.body.dataset;
   // What happened between the making of this page and its first stream is sent as well.
   const since = hasOpened || !liveSince ? "" : `&since=${liveSince}`;
-  source = new EventSource(`${liveUrl}?topics=${encodeURIComponent(wanted)}${since}`);
+  const named = encodeURIComponent([...wanted].sort().join(","));
+  source = new EventSource(`${liveUrl}?topics=${named}${since}`);
   source.onopen = opened;
   source.onmessage = receive;
   source.onerror = lost;
@@ -142,7 +145,8 @@ bind("[data-live-topics]", (element) => {
   queueMicrotask(connect);
   return () => {
     topics.delete(element);
-    connect();
+    // A swap puts its successor there in a moment.
+    setTimeout(connect, REFRESH_GAP);
   };
 });
 

@@ -22,3 +22,9 @@ document.addEventListener("focusout", (event) => {
   const menu = event.target.closest?.("details[data-menu][open]");
   if (menu && event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
 });
+
+/* Of tabs that are wider than a phone, the one where one is stands in view. */
+for (const tab of document.querySelectorAll(".tabs > [aria-current=page]")) {
+  const row = tab.parentElement;
+  if (row.scrollWidth > row.clientWidth) row.scrollLeft = tab.offsetLeft - row.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
+}
