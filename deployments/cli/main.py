@@ -77,6 +77,7 @@ def cli(context: click.Context, url: str, token: str, as_json: bool) -> None:
 
 
 @cli.command()
+@click.option("--url", "address", default="", help="Address of the console, here as well.")
 @click.option("--username", default="")
 @click.option("--password", default="", help="Asked for when left out.")
 @click.option(
@@ -89,6 +90,7 @@ def cli(context: click.Context, url: str, token: str, as_json: bool) -> None:
 @click.pass_obj
 def login(
     session: Session,
+    address: str,
     username: str,
     password: str,
     workload_token_file: Path | None,
@@ -96,7 +98,8 @@ def login(
     code: str,
 ) -> None:
     """Sign in and keep a token for later commands (or check the one given by --token)."""
-    url = session.url or click.prompt("Address of the console", default="http://127.0.0.1:8700")
+    url = address or session.url
+    url = url or click.prompt("Address of the console", default="http://127.0.0.1:8700")
     token = session.token
     if workload_token_file is not None:
         token = people.exchange(url, workload_token_file, account)

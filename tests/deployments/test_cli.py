@@ -78,7 +78,7 @@ def test_login_by_password_keeps_a_token_that_only_its_owner_can_read(
     factories.people(password=factories.PASSWORD)
 
     outcome = run(
-        "--url", live_server.url, "login", "--username", "dana", "--password", factories.PASSWORD
+        "login", "--url", live_server.url, "--username", "dana", "--password", factories.PASSWORD
     )  # fmt: skip
     kept = tmp_path / "config" / "covenant" / "credentials.json"
 
