@@ -181,14 +181,17 @@ def _time(text: str, name: str) -> datetime | None:
         # A plus sign that was not escaped arrives as a space.
         moment = parse_datetime(text.replace(" ", "+"))
         day = parse_date(text) if moment is None else None
-    except ValueError:
-        moment, day = None, None
-    if moment is None and day is not None:
-        moment = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        if moment is None and day is not None:
+            moment = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        if moment is not None:
+            # In UTC: the database knows no offset of 16 hours or more.
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        moment = None
     if moment is None:
         raise Invalid(
             f"“{text}” is not a time.",
             hint="Use RFC 3339, as in 2026-01-31T09:00:00Z.",
             errors=(FieldError(f"/{name}", "Not a time or date."),),
         )
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment

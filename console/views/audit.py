@@ -120,7 +120,7 @@ def _filter_of(query: Mapping[str, str]) -> tuple[AuditFilterForm, AuditFilter]:
         request_id=found.get("request_id", ""),
         since=_start_of(found.get("since")),
         # The day named last is meant to be included.
-        until=_start_of(until + timedelta(days=1) if until else None),
+        until=_start_of(until + timedelta(days=1) if until and until < date.max else None),
     )
 
 

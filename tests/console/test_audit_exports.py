@@ -9,6 +9,7 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -176,3 +177,22 @@ def test_times_bound_an_export(persons: People) -> None:
     later = AuditFilter(since=at + timedelta(seconds=1))
     file = export(wanted=later, form="csv", actor=actor(persons.ada))
     assert len(b"".join(file.chunks).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("time", "status"),
+    [("9999-12-31T23:59:59%2B23:59", 200), ("9999-12-31T23:59:59-23:59", 422)],
+)
+def test_times_at_the_end_of_all_days_break_no_export(
+    persons: People, api: Callable[[User], APIClient], time: str, status: int
+) -> None:
+    for name in ("from", "to"):
+        answer: Any = api(persons.ada).get(f"/api/v1/audit/export/?{name}={time}")
+        assert answer.status_code == status
+        assert answer.streaming is False or list(answer.streaming_content)
+
+
+def test_the_page_takes_the_last_of_all_days(
+    persons: People, signed_in: Callable[[User], Client]
+) -> None:
+    assert signed_in(persons.ada).get("/audit/?until=9999-12-31").status_code == 200
