@@ -50,11 +50,17 @@ function successor(element) {
   );
 }
 
+/* A dialog waits for an answer: what stands behind it can wait too, and a swap would take it away. */
+function isBehindADialog(element) {
+  const dialog = document.querySelector("dialog[open]");
+  return dialog !== null && !dialog.contains(element);
+}
+
 function refreshNow(element) {
   const current = element.isConnected ? element : successor(element);
   if (!current) return;
   // What is asked for while an answer is on its way would be dropped with the element that it replaces.
-  if (current.classList.contains("htmx-request")) refreshSoon(current);
+  if (current.classList.contains("htmx-request") || isBehindADialog(current)) refreshSoon(current);
   else window.htmx?.trigger(current, "live-refresh");
 }
 
@@ -160,6 +166,12 @@ document.addEventListener("visibilitychange", () => {
   } else {
     connect();
   }
+});
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const { elt, triggeringEvent } = event.detail.requestConfig ?? {};
+  if (triggeringEvent?.type !== "live-refresh" || !isBehindADialog(elt)) return;
+  event.detail.shouldSwap = false;
+  refreshSoon(elt);
 });
 addEventListener("pagehide", close);
 addEventListener("pageshow", (event) => event.persisted && connect());
