@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
+from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 
@@ -15,6 +17,15 @@ class RecentFirstPagination(CursorPagination):
     ordering = "-pk"
     page_size_query_param = "limit"
     max_page_size = 200
+
+    def paginate_queryset(
+        self, queryset: QuerySet[Any], request: Request, view: Any = None
+    ) -> list[Any] | None:
+        """The page; a made-up cursor, whose place is not of the kind of the order, is not found."""
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (ValidationError, ValueError) as error:
+            raise NotFound(self.invalid_cursor_message) from error
 
     def get_ordering(self, request: Request, queryset: QuerySet[Any], view: Any) -> tuple[str, ...]:
         ordering = getattr(view, "pagination_ordering", self.ordering)

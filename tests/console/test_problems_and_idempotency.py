@@ -266,3 +266,12 @@ def test_what_no_column_can_hold_is_the_callers_fault(
     assert (answer.status_code, answer.json()["code"]) == (422, "impossible_value")
     page = client.get("/models/%00/")
     assert (page.status_code, page["Content-Type"]) == (422, "text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize("cursor", ["cD0x", "cD14", "bm90YmFzZTY0", "%00"])
+def test_a_made_up_cursor_is_no_fault_of_ours(
+    persons: People, api: Callable[[User], APIClient], cursor: str
+) -> None:
+    answer = api(persons.ada).get(f"/api/v1/jobs/?cursor={cursor}")
+    assert answer.status_code in (200, 404)
+    assert "results" in answer.json() or answer.json()["code"] == "not_found"
