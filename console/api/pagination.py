@@ -18,9 +18,7 @@ class RecentFirstPagination(CursorPagination):
     page_size_query_param = "limit"
     max_page_size = 200
 
-    def paginate_queryset(
-        self, queryset: QuerySet[Any], request: Request, view: Any = None
-    ) -> list[Any] | None:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
         """The page; a made-up cursor, whose place is not of the kind of the order, is not found."""
         try:
             return super().paginate_queryset(queryset, request, view)
