@@ -16,8 +16,13 @@ def main() -> None:
         arguments = given[1:] + [one for one in sys.argv[1:] if one in OPTIONS]
         sys.exit(verifying.main(arguments))
     # HTTP and tables are not installed where somebody only verifies.
-    from deployments.cli.main import main as whole
-
+    try:
+        from deployments.cli.main import main as whole
+    except ModuleNotFoundError as missing:
+        sys.exit(
+            f"covenant: {missing.name} is not installed here; `covenant verify` works without it.\n"
+            "  The other commands need an environment with requirements.txt."
+        )
     whole()
 
 

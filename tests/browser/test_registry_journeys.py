@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from console.models import SigningKey
 from console.rules.dsse import RELEASE_PAYLOAD_TYPE
@@ -179,3 +181,19 @@ def test_a_state_dict_is_described_by_its_source_on_a_phone(
     version = ModelVersion.objects.select_related("code").get()
     assert version.code is not None
     assert (version.source_format, version.target) == ("torch_state_dict", "25.03")
+
+
+def test_a_version_page_at_rest_asks_for_nothing_and_keeps_its_dialog(sign_in: SignIn) -> None:
+    reported()
+    tab = sign_in("dana", "/models/fraud_detector/versions/1/")
+    tab.wait_for_selector("#load-tests-now")
+    tab.click("text=Ask for a release")
+    tab.wait_for_selector("#request-release[open]")
+    # Its panel is fetched with the page; a page that refreshes itself fetches it twice a second.
+    again = (
+        "() => performance.getEntriesByType('resource')"
+        ".filter((one) => one.name.includes('/panels/load-tests/')).length > 3"
+    )
+    with pytest.raises(PlaywrightTimeout):
+        tab.wait_for_function(again, timeout=4000)
+    assert tab.is_visible("#request-release")

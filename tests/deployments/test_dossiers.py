@@ -52,9 +52,9 @@ def test_the_page_says_who_signed_what_and_that_it_holds(release: Release) -> No
         "Sam (sam)", "production: Approved", "It is deployed to production.",
     ):  # fmt: skip
         assert said in text, said
-    assert "does not hold" not in text
+    assert "not valid" not in text
     assert "nobody" not in text, "each seat has its person"
-    assert text.count(">holds<") == 5, "three seats, one approval, the release as a whole"
+    assert text.count(">valid<") == 5, "three seats, one approval, the release as a whole"
 
 
 def test_a_signature_that_was_changed_is_named(release: Release) -> None:
@@ -63,7 +63,7 @@ def test_a_signature_that_was_changed_is_named(release: Release) -> None:
     signature.envelope["signatures"][0]["sig"] = ("B" if sig[0] == "A" else "A") + sig[1:]
     signature.save()
     text = page(release.version)
-    assert text.count("<strong>does not hold</strong>") == 2, (
+    assert text.count("<strong>not valid</strong>") == 2, (
         "the seat's signature, and so the release"
     )
 
