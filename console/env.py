@@ -50,7 +50,7 @@ VARIABLES = frozenset(
     }
 )
 # The command line client's own; a shell may well hold it when the server is started there.
-CLIENT_VARIABLES = frozenset({"COVENANT_TOKEN"})
+CLIENT_VARIABLES = frozenset({"COVENANT_PASSWORD", "COVENANT_TOKEN"})
 
 DEFAULT_PORT_BASE = 8700
 DEFAULT_TRITON_RELEASE = "24.10"

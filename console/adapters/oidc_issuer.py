@@ -21,6 +21,7 @@ from jwt import PyJWK, PyJWKClient
 from jwt.exceptions import PyJWKClientError, PyJWKSetError
 
 from console.errors import Unavailable
+from console.rules.outgoing import carried_addresses
 from console.rules.workload_tokens import discovery_address, is_loopback
 
 SECONDS = 5.0
@@ -144,9 +145,14 @@ def _address_of(host: str, port: int, *, loopback: bool) -> str:
     addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
     for text in addresses:
         address = ipaddress.ip_address(text)
-        inner = getattr(address, "ipv4_mapped", None) or address
-        if inner.is_loopback != loopback or (
-            inner.is_link_local or inner.is_multicast or inner.is_unspecified or inner.is_reserved
+        # An address may carry another one in itself, and then that is where it leads.
+        if any(
+            inner.is_loopback != loopback
+            or inner.is_link_local
+            or inner.is_multicast
+            or inner.is_unspecified
+            or inner.is_reserved
+            for inner in (*carried_addresses(address),) or (address,)
         ):
             raise _wrong(host, f"its name leads to {text}, which is not called from here")
     return addresses[0]

@@ -64,7 +64,7 @@ def is_reachable(address: str, allowed: Iterable[Network]) -> bool:
     reserved addresses are none, in whatever form they are written (IPv4 in IPv6 as well).
     """
     ip = ip_address(address.partition("%")[0])
-    for one in (ip, *_within(ip)):
+    for one in (ip, *carried_addresses(ip)):
         if any(one in network for network in allowed if network.version == one.version):
             continue
         if any(one in network for network in _NOT_PUBLIC if network.version == one.version):
@@ -74,7 +74,7 @@ def is_reachable(address: str, allowed: Iterable[Network]) -> bool:
     return True
 
 
-def _within(ip: Address) -> list[IPv4Address]:
+def carried_addresses(ip: Address) -> list[IPv4Address]:
     """IPv4 addresses that an IPv6 address stands for."""
     if isinstance(ip, IPv4Address):
         return []

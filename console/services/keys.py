@@ -24,7 +24,7 @@ from console.rules.relying_party import RelyingParty, relying_party
 from console.rules.signing_keys import PublicKey, parse_public_key
 from console.services import audit, notices
 from console.services.key_rows import find_key, public_key
-from console.services.reauthentication import confirm
+from console.services.reauthentication import confirm, ways_to_confirm
 
 # The storeys above know what a key signed; they are reached by name, as the kinds of jobs are.
 # Each module has `effects_of(key, doubted_from)` and `after_revocation(key)`.
@@ -54,14 +54,14 @@ def enrol_key(
 ) -> SigningKey:
     """Enrol the public half of a key that the actor will sign with; passkeys: `enrol_passkey`.
 
-    A session proves again who it is (`reauthentication.confirm`), unless a `rotation` signed by the
-    old key does; a token was given the scope `sign` and needs no more, but a password that is sent
-    has to be right. `public_key` is PEM, base64 of DER, or a JWK. `days` until it expires, at most
-    `key_life.LIFETIME_DAYS`. With `replaces` (a key id of one's own) that key is revoked as
-    replaced; `rotation` is the envelope that both signed (`key_rotation`). Raises Invalid
-    (`wrong_password`, `unsupported_key`, `invalid_key`, `private_key_sent`, `lifetime_too_long`,
-    and what `accept_rotation` raises), NotFound for `replaces`, Conflict (`key_exists`,
-    `key_not_replaceable`).
+    One proves again who one is (`reauthentication.confirm`), by a session as by a token, unless a
+    `rotation` signed by the old key does. `public_key` is PEM, base64 of DER, or a JWK. `days`
+    until it expires, at most `key_life.LIFETIME_DAYS`. With `replaces` (a key id of one's own)
+    that key is revoked as replaced; `rotation` is the envelope that both signed (`key_rotation`).
+
+    Raises Invalid (`wrong_password`, `confirmation_needed`, `unsupported_key`, `invalid_key`,
+    `private_key_sent`, `lifetime_too_long`, and what `accept_rotation` raises), NotFound for
+    `replaces`, Conflict (`key_exists`, `key_not_replaceable`).
     """
     require(actor, "key.manage_own")
     if origin not in (KeyOrigin.BROWSER, KeyOrigin.CLI):
@@ -86,8 +86,14 @@ def enrol_key(
 def confirm_owner(
     *, actor: Actor, password: str = "", code: str = "", session: SessionData | None = None
 ) -> None:
-    """A session proves again who it is; what a token sends has to be right, and may be nothing."""
-    if password or code or (actor.scopes is None and not actor.is_system):
+    """Whoever enrols proves again who they are: a token that was taken must not sign for good.
+
+    Somebody with neither password nor app can prove nothing by a token, whose scope then has to do.
+    """
+    if actor.is_system:
+        return
+    ways = ways_to_confirm(user=actor.user, session=session)
+    if actor.scopes is None or password or code or ways.password or ways.code:
         confirm(actor=actor, password=password, code=code, session=session)
 
 

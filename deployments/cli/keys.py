@@ -10,6 +10,7 @@ import click
 from console.rules.key_life import fingerprint
 from console.rules.key_rotation import sign_rotation
 from console.rules.signing_keys import public_key_of
+from deployments.cli.client import CliError
 from deployments.cli.keys_file import create_key_file, open_key
 from deployments.cli.output import note, show, table
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 KINDS = ("lost", "compromised", "replaced", "left", "other")
 DAYS = click.IntRange(1, 730)
+PASSWORD = click.option(
+    "--password", envvar="COVENANT_PASSWORD", default="", help="Asked for when needed."
+)
+CODE = click.option("--code", default="", help="The code of your authenticator app, instead.")
 
 
 @click.group()
@@ -29,13 +34,18 @@ def keys() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--enrol", default="", metavar="NAME", help="Enrol it at once under this name.")
 @click.option("--days", type=DAYS, help="Until it expires; 730 when left out.")
+@PASSWORD
+@CODE
 @click.pass_obj
-def create_key(session: Session, file: Path, enrol: str, days: int | None) -> None:
+def create_key(
+    session: Session, file: Path, enrol: str, days: int | None, password: str, code: str
+) -> None:
     """Make an Ed25519 key in a file that only you can open."""
     public = public_key_of(create_key_file(file))
     data: dict[str, Any] = {"keyid": public.key_id, "file": str(file), "public_key": public.pem}
     if enrol:
-        data["enrolled"] = _enrol(session, {"name": enrol, "public_key": public.pem, "days": days})
+        body = {"name": enrol, "public_key": public.pem, "days": days}
+        data["enrolled"] = _enrol(session, body, password, code)
     words = f"Key {fingerprint(public.key_id)}\n{public.pem}"
     show(data, as_json=session.as_json, words=words)
 
@@ -44,11 +54,16 @@ def create_key(session: Session, file: Path, enrol: str, days: int | None) -> No
 @click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option("--name", required=True, help="Where the key lives, as in “laptop”.")
 @click.option("--days", type=DAYS, help="Until it expires; 730 when left out.")
+@PASSWORD
+@CODE
 @click.pass_obj
-def enrol_key(session: Session, file: Path, name: str, days: int | None) -> None:
+def enrol_key(
+    session: Session, file: Path, name: str, days: int | None, password: str, code: str
+) -> None:
     """Enrol the public half of a key file that you made before."""
     public = public_key_of(open_key(file))
-    key = _enrol(session, {"name": name, "public_key": public.pem, "days": days})
+    body = {"name": name, "public_key": public.pem, "days": days}
+    key = _enrol(session, body, password, code)
     show(key, as_json=session.as_json, words=_words(key, "is enrolled"))
 
 
@@ -157,8 +172,19 @@ def _ask(session: Session, key_id: str, doubted_from: str | None) -> None:
     click.confirm("Revoke the key?", abort=True, err=True)
 
 
-def _enrol(session: Session, body: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = session.client.post("/keys/", {"origin": "cli", **body})
+def _enrol(
+    session: Session, body: dict[str, Any], password: str = "", code: str = ""
+) -> dict[str, Any]:
+    """Send the key; the password is asked for when the server wants one and none was given."""
+    proof = {name: value for name, value in (("password", password), ("code", code)) if value}
+    made: dict[str, Any]
+    try:
+        made = session.client.post("/keys/", {"origin": "cli", **body, **proof})
+    except CliError as error:
+        if error.code != "confirmation_needed" or proof:
+            raise
+        password = click.prompt("Your password, once more", hide_input=True, err=True)
+        made = session.client.post("/keys/", {"origin": "cli", **body, "password": password})
     return made
 
 

@@ -79,7 +79,7 @@ def test_without_the_password_no_key_is_enrolled(
     assert not SigningKey.objects.exists()
 
 
-def test_a_token_needs_the_scope_sign_and_no_password(with_passwords: People) -> None:
+def test_a_token_needs_the_scope_sign_and_its_owner_again(with_passwords: People) -> None:
     dana = with_passwords.dana
     for scopes in ({"write"}, {"read", "admin"}):
         with pytest.raises(NotAllowed):
@@ -94,27 +94,30 @@ def test_a_token_needs_the_scope_sign_and_no_password(with_passwords: People) ->
     with pytest.raises(Invalid) as refused:
         enrol_key(name="ci", public_key=new_pem(), origin="cli", password="wrong", actor=with_token)
     assert refused.value.code == "wrong_password"
-    enrol_key(name="ci", public_key=new_pem(), origin="cli", password=None, actor=with_token)
+    with pytest.raises(Invalid) as refused:
+        enrol_key(name="ci", public_key=new_pem(), origin="cli", password=None, actor=with_token)
+    assert refused.value.code == "confirmation_needed", "who took a token makes no key by it"
+    enrol_key(name="ci", public_key=new_pem(), origin="cli", password=PASSWORD, actor=with_token)
 
 
 def test_a_key_belongs_to_one_person_once_and_never_comes_back(with_passwords: People) -> None:
     pem = new_pem()
     dana, sam = (actor(user, scopes={"sign"}) for user in (with_passwords.dana, with_passwords.sam))
-    key = enrol_key(name="one", public_key=pem, origin="cli", password=None, actor=dana)
+    key = enrol_key(name="one", public_key=pem, origin="cli", password=PASSWORD, actor=dana)
     for who in (dana, sam):
         with pytest.raises(Conflict) as refused:
-            enrol_key(name="two", public_key=pem, origin="cli", password=None, actor=who)
+            enrol_key(name="two", public_key=pem, origin="cli", password=PASSWORD, actor=who)
         assert refused.value.code == "key_exists"
     revoke_key(key_id=key.keyid, reason="lost", actor=dana)
     with pytest.raises(Conflict):
-        enrol_key(name="again", public_key=pem, origin="cli", password=None, actor=dana)
+        enrol_key(name="again", public_key=pem, origin="cli", password=PASSWORD, actor=dana)
 
 
 def test_revoking_takes_a_reason_happens_once_and_is_for_the_owner_or_an_admin(
     with_passwords: People,
 ) -> None:
     dana = actor(with_passwords.dana, scopes={"sign"})
-    key = enrol_key(name="one", public_key=new_pem(), origin="cli", password=None, actor=dana)
+    key = enrol_key(name="one", public_key=new_pem(), origin="cli", password=PASSWORD, actor=dana)
     with pytest.raises(Invalid) as refused:
         revoke_key(key_id=key.keyid, reason=" ", actor=dana)
     assert refused.value.code == "reason_missing"

@@ -63,9 +63,7 @@ def test_a_signature_that_was_changed_is_named(release: Release) -> None:
     signature.envelope["signatures"][0]["sig"] = ("B" if sig[0] == "A" else "A") + sig[1:]
     signature.save()
     text = page(release.version)
-    assert text.count("<strong>not valid</strong>") == 2, (
-        "the seat's signature, and so the release"
-    )
+    assert text.count("<strong>not valid</strong>") == 2, "the seat's signature, and so the release"
 
 
 def test_it_is_in_the_readers_language(release: Release) -> None:

@@ -32,7 +32,6 @@ OPEN = {
     "console:sso-return",
     # Public keys: whoever verifies offline has no account here.
     "api:key-export",
-    "api:key-export",
     "api:schema",
 }
 
