@@ -253,6 +253,13 @@ SPECTACULAR_SETTINGS = {
         "ReleaseStateEnum": "models_registry.models.ReleaseState",
         "NodeStateEnum": "deployments.models.NodeState",
         "PlacementStateEnum": "deployments.models.PlacementState",
+        "RevocationKindEnum": "console.models.RevocationKind",
+        "SinkKindEnum": "console.models.SinkKind",
+        "InvitationStateEnum": ["open", "accepted", "expired", "revoked"],
+        "MachineScopeEnum": ["read", "write", "operate"],
+        "GlobalRoleEnum": ["data_scientist", "sre", "business_owner", "platform_admin", "viewer"],
+        "TeamRoleEnum": ["data_scientist", "sre", "business_owner", "viewer"],
+        "MachineRoleEnum": ["data_scientist", "sre", "viewer"],
     },
 }
 
