@@ -152,6 +152,19 @@ async function showKeys(list) {
   for (const mark of document.querySelectorAll("[data-signing-elsewhere]")) {
     mark.hidden = here.has(mark.dataset.signingElsewhere);
   }
+  for (const form of document.querySelectorAll("[data-signing-create]")) {
+    if (here.has(form.elements.replaces?.value)) askNoProof(form);
+  }
+}
+
+/* The old key vouches for the new one: nothing else is asked for. */
+function askNoProof(form) {
+  for (const name of ["password", "code"]) {
+    const field = form.elements[name];
+    if (!field) continue;
+    field.required = false;
+    field.closest(".field").hidden = true;
+  }
 }
 
 bind("[data-signing-keys]", (list) => {

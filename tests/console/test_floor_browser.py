@@ -77,7 +77,7 @@ def test_a_key_is_made_in_the_browser_and_enrolled(
     page.get_by_label("User name").fill("dana")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("heading", name="Create a key in this browser").wait_for()
+    page.get_by_role("heading", name="A new key").wait_for()
 
     form = page.locator("form[data-signing-create]")
     form.get_by_label("Name").fill("office PC")
