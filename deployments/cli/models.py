@@ -117,6 +117,13 @@ def show_model(session: Session, name: str) -> None:
     help="For example features:FP32:batch,10; a name stands for a free dimension.",
 )
 @click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="NAME:DTYPE:DIMS",
+    help="In the model's order; without it a framework's own names stay, as in output_0.",
+)
+@click.option(
     "--code",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The module's source (.py, or a zip or tar of a package) for a state dict.",
@@ -155,6 +162,7 @@ def push(
     name: str,
     file: Path,
     inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
     code: Path | None,
     data: tuple[Path, ...],
     sample: Path | None,
@@ -169,7 +177,8 @@ def push(
     """Upload a checkpoint as the next version of a model, export and validate it."""
     body: dict[str, Any] = {
         "upload": upload_file(session, file),
-        "inputs": [_parse_input(i) for i in inputs],
+        "inputs": [_parse_tensor(one, "--input") for one in inputs],
+        "outputs": [_parse_tensor(one, "--output") for one in outputs],
         "model_class": model_class,
         "opset": opset,
         "target": target,
@@ -204,11 +213,11 @@ def upload_file(session: Session, path: Path) -> str:
     return str(upload["id"])
 
 
-def _parse_input(text: str) -> dict[str, Any]:
+def _parse_tensor(text: str, option: str) -> dict[str, Any]:
     parts = text.rsplit(":", 2)
     if len(parts) != 3:
         raise CliError(
-            f"--input {text} is not NAME:DTYPE:DIMS.",
+            f"{option} {text} is not NAME:DTYPE:DIMS.",
             exit_code=USAGE,
             hint="For example features:FP32:batch,10.",
         )

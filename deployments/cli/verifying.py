@@ -49,6 +49,10 @@ def verify(
     json_here: bool,
 ) -> None:
     """Verify a bundle offline: no server, no account. Exit code 4 when it does not hold."""
+    try:
+        offline.read_trust(trust)
+    except CovenantError as error:
+        raise click.UsageError(f"{error.message} {error.hint}".strip()) from error
     report = offline.verify(
         file.read(),
         trust=trust,

@@ -263,11 +263,14 @@ def test_push_says_for_which_triton_release(signed_in: Run, tmp_path: Path) -> N
     file.write_bytes(factories.tiny_onnx(0.5))
 
     taken = signed_in(
-        "push", "fraud_detector", str(file), "--target", "25.03", "--no-wait", "--json"
+        *("push", "fraud_detector", str(file), "--target", "25.03", "--no-wait", "--json"),
+        *("--output", "risk_score:FP32:batch,1"),
     )
     refused = signed_in("push", "fraud_detector", str(file), "--target", "9.9", "--no-wait")
 
     assert (taken.code, taken.body["target"]) == (0, "25.03")
+    assert [one["name"] for one in taken.body["outputs"]] == ["risk_score"]
+    assert signed_in("push", "fraud_detector", str(file), "--output", "risk_score").code == 2
     assert refused.code != 0
     assert "Triton release “9.9”" in refused.err
     assert "24.10" in refused.err
@@ -323,3 +326,10 @@ def test_a_checkpoint_is_inspected_before_it_is_pushed(signed_in: Run, tmp_path:
     assert alone.body["inputs"] == []
     assert "weights only" in alone.body["notes"][0]
     assert set(pushed.body["files"]) == {"source", "code", "sample"}
+
+
+def test_trust_that_is_no_key_id_is_wrong_usage(signed_in: Run, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.json"
+    bundle.write_text("{}")
+    assert signed_in("verify", str(bundle), "--trust", "sre=00").code == 2
+    assert signed_in("verify", str(bundle)).code == 4
