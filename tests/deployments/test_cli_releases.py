@@ -49,7 +49,10 @@ def test_from_a_freeze_to_broken_glass_and_its_review(
 
     monkeypatch.setattr("click.prompt", lambda *_, **__: "a long passphrase")
     key = tmp_path / "ada.key"
-    made = covenant(people.ada, "keys", "create", str(key), "--enrol", "laptop")
+    made = covenant(
+        *(people.ada, "keys", "create", str(key), "--enrol", "laptop"),
+        *("--password", factories.PASSWORD),
+    )
     assert made.code == 0, made.err
     glass = ("release", "break-glass", "fraud_detector", str(release.pk), "--key", str(key))
     refused = covenant(people.ada, *glass, "--reason", "now!", "--password", factories.PASSWORD)
