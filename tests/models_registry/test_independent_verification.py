@@ -304,7 +304,7 @@ def test_an_empty_environment_verifies_with_twelve_packages_and_no_server(
         (json.dumps(tampered(contract.body)["a spoilt signature"]), (), 4),
         ("{", (), 4),
         (contract.text.decode(), ("--trust", "0" * 64), 4),
-        (contract.text.decode(), ("--trust", "dana"), 1),
+        (contract.text.decode(), ("--trust", "dana"), 2),
         (contract.text.decode(), ("--nonsense",), 2),
     ):
         bundle.write_text(text, encoding="utf-8")
