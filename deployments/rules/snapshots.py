@@ -9,29 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from console.errors import Conflict, Invalid
-from deployments.rules.fallbacks import Fallback, FallbackAnswer, fallback_answer
-from deployments.rules.splits import WHOLE
-
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}\Z")
-_ENVIRONMENT = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")
-_HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}\Z")
-_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
-
-
-class Mode(StrEnum):
-    """How an endpoint answers: by its versions, by the contract's rules, or not at all."""
-
-    NORMAL = "normal"
-    FALLBACK = "fallback"
-    OPEN = "open"
+from console.errors import Invalid
+from deployments.rules.fallbacks import FallbackAnswer, fallback_answer
+from deployments.rules.gateway_checks import check_endpoint, check_listeners
+from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
 
 
 class ClusterKind(StrEnum):
@@ -73,70 +59,6 @@ class ClusterKey:
             case [environment, model, version, "shadow"] if version.isdecimal():
                 return cls(environment, model, ClusterKind.SHADOW, int(version))
         return None
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class NodeAddress:
-    """Where a node's Triton takes inference over HTTP."""
-
-    node: str
-    host: str
-    http_port: int
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One version that is ready: its name and number inside Triton, and the nodes that hold it."""
-
-    triton_model: str
-    triton_version: int
-    nodes: tuple[NodeAddress, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderRule:
-    """Requests whose `header` has exactly this `value` go to `version`, whatever the weights."""
-
-    header: str
-    value: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Mirror:
-    """A share of the split's requests is copied to `version`; its answers are thrown away."""
-
-    version: int
-    basis_points: int = WHOLE
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointState:
-    """What was decided for one (model, environment); weights are in basis points of 10000."""
-
-    environment: str
-    model: str
-    revision: int
-    mode: Mode = Mode.NORMAL
-    weights: Mapping[int, int] = field(default_factory=dict)
-    targets: Mapping[int, Target] = field(default_factory=dict)
-    sticky_header: str = "x-user-id"
-    header_rules: tuple[HeaderRule, ...] = ()
-    mirror: Mirror | None = None
-    timeout_ms: int = 500
-    fallback: Fallback | None = None
-    unavailable_code: str = "model_unavailable"
-    retry_after_s: int = 30
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayState:
-    """All that one gateway should serve; `listeners` gives each environment its own port."""
-
-    listeners: Mapping[str, int]
-    endpoints: tuple[EndpointState, ...] = ()
-    listen_address: str = "127.0.0.1"
-    access_log: str = "/dev/stdout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +146,13 @@ def render(state: GatewayState) -> Snapshot:
     Raises Invalid for a state that no gateway could serve, Conflict for weight on a version that
     is not ready.
     """
-    _check_listeners(state)
+    check_listeners(state)
     endpoints = sorted(state.endpoints, key=lambda e: (e.environment, e.model))
     keys = [(e.environment, e.model) for e in endpoints]
     if len(set(keys)) != len(keys):
         raise Invalid("An endpoint stands twice in the gateway's state.", code="duplicate_endpoint")
     for endpoint in endpoints:
-        _check_endpoint(endpoint, state.listeners)
+        check_endpoint(endpoint, state.listeners)
     clusters = [cluster for endpoint in endpoints for cluster in _clusters(endpoint)]
     listeners = tuple(
         Listener(name, state.listen_address, port, state.access_log)
@@ -301,73 +223,6 @@ def _routes(endpoint: EndpointState) -> EndpointRoutes:
         unavailable_code=endpoint.unavailable_code,
         retry_after_s=endpoint.retry_after_s,
     )
-
-
-def _check_listeners(state: GatewayState) -> None:
-    for name, port in state.listeners.items():
-        if not _ENVIRONMENT.match(name) or not 0 < port < 65536:
-            raise Invalid(f"The listener {name!r}:{port} is not valid.", code="invalid_listener")
-    if len(set(state.listeners.values())) != len(state.listeners):
-        raise Invalid(
-            "Two environments of one gateway share a port.",
-            code="port_shared",
-            hint="Give each environment a port of its own.",
-        )
-
-
-def _check_endpoint(endpoint: EndpointState, listeners: Mapping[str, int]) -> None:
-    what = f"The endpoint {endpoint.environment}/{endpoint.model}"
-    if endpoint.environment not in listeners:
-        raise Invalid(f"{what} has no listener on this gateway.", code="no_listener")
-    if not _NAME.match(endpoint.model):
-        raise Invalid(f"{what} has a name no gateway takes.", code="invalid_name")
-    _check_weights(what, endpoint)
-    headers = [endpoint.sticky_header, *(rule.header for rule in endpoint.header_rules)]
-    for header in headers:
-        if not _HEADER.match(header):
-            raise Invalid(f"{what} names {header!r}, which is no header.", code="invalid_header")
-    for rule in endpoint.header_rules:
-        if not rule.value.isprintable() or not 0 < len(rule.value) <= 256:
-            raise Invalid(f"{what} compares {rule.header} with a bad value.", code="invalid_header")
-    if endpoint.mode is Mode.FALLBACK and endpoint.fallback is None:
-        raise Invalid(
-            f"{what} has no fallback in its contract.",
-            code="no_fallback",
-            hint="Sign a contract with a fallback, or open the circuit instead.",
-        )
-    if not 1 <= endpoint.timeout_ms <= 600_000 or not 0 <= endpoint.retry_after_s <= 86_400:
-        raise Invalid(f"{what} has a time-out outside 1 ms to 10 min.", code="invalid_timeout")
-    if not _CODE.match(endpoint.unavailable_code):
-        raise Invalid(f"{what} has an error code that is not snake_case.", code="invalid_code")
-    for version, target in endpoint.targets.items():
-        _check_target(f"{what}, version {version},", target)
-
-
-def _check_weights(what: str, endpoint: EndpointState) -> None:
-    if endpoint.weights and (
-        sum(endpoint.weights.values()) != WHOLE or min(endpoint.weights.values()) < 0
-    ):
-        raise Invalid(f"{what} has weights that do not sum to 100 %.", code="invalid_weights")
-    wanted = {version for version, weight in endpoint.weights.items() if weight}
-    wanted |= {rule.version for rule in endpoint.header_rules}
-    if endpoint.mirror:
-        wanted.add(endpoint.mirror.version)
-        if not 0 < endpoint.mirror.basis_points <= WHOLE:
-            raise Invalid(f"{what} mirrors a share outside 0 to 100 %.", code="invalid_weights")
-    if missing := sorted(wanted - set(endpoint.targets)):
-        raise Conflict(
-            f"{what} sends traffic to version {missing[0]}, which is ready on no node.",
-            code="not_ready",
-            hint="Deploy the version first, or take its weight away.",
-        )
-
-
-def _check_target(what: str, target: Target) -> None:
-    if not _NAME.match(target.triton_model) or target.triton_version < 1:
-        raise Invalid(f"{what} has a Triton name that is not valid.", code="invalid_name")
-    for node in target.nodes:
-        if not _HOST.match(node.host) or not 0 < node.http_port < 65536:
-            raise Invalid(f"{what} has a bad address on {node.node}.", code="invalid_address")
 
 
 def _version(

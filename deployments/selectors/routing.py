@@ -9,7 +9,7 @@ from typing import Any
 
 from deployments.models import Deployment, Endpoint, NodeState, Placement, PlacementState
 from deployments.rules.fallbacks import Fallback, Output
-from deployments.rules.snapshots import (
+from deployments.rules.gateway_state import (
     EndpointState,
     HeaderRule,
     Mirror,

@@ -20,7 +20,8 @@ from deployments.models import (
     SplitState,
     TrafficSplit,
 )
-from deployments.rules.snapshots import EndpointState, GatewayState, Snapshot, render
+from deployments.rules.gateway_state import EndpointState, GatewayState
+from deployments.rules.snapshots import Snapshot, render
 from deployments.selectors.routing import endpoint_states
 
 CHANNEL = "covenant_gateway"

@@ -18,11 +18,8 @@ from console.errors import Unavailable
 from console.stack import envoy as envoy_stack
 from console.stack import process
 from deployments.adapters import repository
+from deployments.rules.gateway_state import NodeAddress, Target
 from deployments.rules.histograms import delta
-from deployments.rules.snapshots import (
-    NodeAddress,
-    Target,
-)
 from tests import stack
 from tests.adapters.edges import (  # noqa: F401 - fixtures
     MODEL,

@@ -9,18 +9,20 @@ import pytest
 
 from console.errors import Conflict, Invalid
 from deployments.rules.fallbacks import Fallback, Output, fallback_answer
-from deployments.rules.snapshots import (
-    ClusterKey,
-    ClusterKind,
-    EndpointRoutes,
+from deployments.rules.gateway_state import (
     EndpointState,
     GatewayState,
     HeaderRule,
     Mirror,
     Mode,
     NodeAddress,
-    Snapshot,
     Target,
+)
+from deployments.rules.snapshots import (
+    ClusterKey,
+    ClusterKind,
+    EndpointRoutes,
+    Snapshot,
     digest_of,
     render,
 )

@@ -10,7 +10,8 @@ import ipaddress
 from pathlib import Path
 
 from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE, VERSION_FILTER
-from deployments.rules.snapshots import Cluster, Target
+from deployments.rules.gateway_state import Target
+from deployments.rules.snapshots import Cluster
 
 LARGEST_BODY = 64 * 1024 * 1024
 

@@ -1,0 +1,82 @@
+"""What was decided for each endpoint of a gateway: plain data that `snapshots.render` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from deployments.rules.fallbacks import Fallback
+from deployments.rules.splits import WHOLE
+
+
+class Mode(StrEnum):
+    """How an endpoint answers: by its versions, by the contract's rules, or not at all."""
+
+    NORMAL = "normal"
+    FALLBACK = "fallback"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NodeAddress:
+    """Where a node's Triton takes inference over HTTP."""
+
+    node: str
+    host: str
+    http_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One version that is ready: its name and number inside Triton, and the nodes that hold it."""
+
+    triton_model: str
+    triton_version: int
+    nodes: tuple[NodeAddress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRule:
+    """Requests whose `header` has exactly this `value` go to `version`, whatever the weights."""
+
+    header: str
+    value: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A share of the split's requests is copied to `version`; its answers are thrown away."""
+
+    version: int
+    basis_points: int = WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointState:
+    """What was decided for one (model, environment); weights are in basis points of 10000."""
+
+    environment: str
+    model: str
+    revision: int
+    mode: Mode = Mode.NORMAL
+    weights: Mapping[int, int] = field(default_factory=dict)
+    targets: Mapping[int, Target] = field(default_factory=dict)
+    sticky_header: str = "x-user-id"
+    header_rules: tuple[HeaderRule, ...] = ()
+    mirror: Mirror | None = None
+    timeout_ms: int = 500
+    fallback: Fallback | None = None
+    unavailable_code: str = "model_unavailable"
+    retry_after_s: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayState:
+    """All that one gateway should serve; `listeners` gives each environment its own port."""
+
+    listeners: Mapping[str, int]
+    endpoints: tuple[EndpointState, ...] = ()
+    listen_address: str = "127.0.0.1"
+    access_log: str = "/dev/stdout"
