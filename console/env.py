@@ -66,6 +66,8 @@ class Ports:
     gateway_admin: int
     ads: int
     gateway_staging: int
+    edge: int
+    edge_grpc: int
     triton_http: int
     triton_grpc: int
     triton_metrics: int
@@ -81,6 +83,8 @@ class Ports:
             gateway_admin=base + 11,
             ads=base + 12,
             gateway_staging=base + 13,
+            edge=base + 14,
+            edge_grpc=base + 15,
             triton_http=base + 20,
             triton_grpc=base + 21,
             triton_metrics=base + 22,

@@ -72,6 +72,20 @@ ACTIONS: dict[str, ActionRule] = {
     "split.change": ActionRule(OPERATORS, "operate", "move traffic"),
     "endpoint.rollback": ActionRule(OPERATORS, "operate", "roll back"),
     "endpoint.mode": ActionRule(OPERATORS, "operate", "change an endpoint's mode"),
+    "rollout.start": ActionRule(OPERATORS, "operate", "start a rollout"),
+    "rollout.control": ActionRule(OPERATORS, "operate", "steer a rollout"),
+    "rollback_policy.change": ActionRule(
+        OPERATORS, "operate", "change when an endpoint goes to its fallback by itself"
+    ),
+    "incident.handle": ActionRule(PEOPLE_OF_A_MODEL, "write", "see to an incident"),
+    "access.change": ActionRule(OPERATORS, "operate", "change who may call an endpoint"),
+    "experiment.manage": ActionRule(
+        frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "run an experiment"
+    ),
+    "caller.manage": ActionRule(
+        OPERATORS, "operate", "manage callers and their keys", per_team=False
+    ),
+    "gateway.register": ActionRule(OPERATORS, "operate", "register a gateway", per_team=False),
     "node.register": ActionRule(OPERATORS, "operate", "register a node", per_team=False),
     "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node", per_team=False),
     "node.verify": ActionRule(OPERATORS, "operate", "have a node verified", per_team=False),

@@ -36,7 +36,7 @@ def build(config: Config, only: Sequence[str] = ()) -> list[Service]:
     if config.embedded_gateway:
         makers |= {"gateway": _gateway, "envoy": _envoy}
     makers |= {"control": _worker_control, "export": _worker_export, "node.local": _worker_node}
-    makers |= {"beat": _beat, "collect": _collect, "web": _web}
+    makers |= {"beat": _beat, "collect": _collect, "traffic": _traffic, "web": _web}
     unknown = sorted(set(only) - set(makers))
     if unknown:
         raise StackError(f"There is no service {unknown[0]} here. There are: {', '.join(makers)}.")
@@ -198,6 +198,15 @@ def _collect(config: Config) -> Service:
         name="collect",
         command=lambda: _manage(config, "collect"),
         is_ready=lambda child: child.has_logged("the collector reads"),
+        after=("migrate",),
+    )
+
+
+def _traffic(config: Config) -> Service:
+    return Service(
+        name="traffic",
+        command=lambda: _manage(config, "traffic"),
+        is_ready=lambda child: child.has_logged("the traffic control is active"),
         after=("migrate",),
     )
 

@@ -1,12 +1,52 @@
+from deployments.models.access import (
+    AccessPolicy,
+    Caller,
+    CallerKey,
+    TokenIssuer,
+)
 from deployments.models.deployments import (
     Deployment,
     Placement,
     PlacementState,
     ServingGeneration,
 )
-from deployments.models.fleet import Gateway, GatewayListener, Node, NodeState
-from deployments.models.plans import TensorRtPlan
-from deployments.models.statistics import CounterCursor, MinuteRollup
+from deployments.models.experiments import (
+    ComparisonMinute,
+    Experiment,
+    ExperimentCount,
+    ExperimentState,
+    Outcome,
+)
+from deployments.models.fleet import (
+    Gateway,
+    GatewayListener,
+    GatewayProduct,
+    Node,
+    NodeState,
+)
+from deployments.models.incidents import (
+    Incident,
+    IncidentEvent,
+    IncidentSeverity,
+    IncidentState,
+    RollbackPolicy,
+)
+from deployments.models.plans import (
+    TensorRtPlan,
+)
+from deployments.models.rollouts import (
+    ACTIVE_ROLLOUTS,
+    AnalysisPhase,
+    AnalysisRun,
+    Measurement,
+    Rollout,
+    RolloutEvent,
+    RolloutState,
+)
+from deployments.models.statistics import (
+    CounterCursor,
+    MinuteRollup,
+)
 from deployments.models.traffic import (
     Endpoint,
     EndpointMode,
@@ -17,21 +57,43 @@ from deployments.models.traffic import (
 )
 
 __all__ = [
+    "ACTIVE_ROLLOUTS",
+    "AccessPolicy",
+    "AnalysisPhase",
+    "AnalysisRun",
+    "Caller",
+    "CallerKey",
+    "ComparisonMinute",
     "CounterCursor",
     "Deployment",
     "Endpoint",
     "EndpointMode",
+    "Experiment",
+    "ExperimentCount",
+    "ExperimentState",
     "Gateway",
     "GatewayListener",
+    "GatewayProduct",
+    "Incident",
+    "IncidentEvent",
+    "IncidentSeverity",
+    "IncidentState",
+    "Measurement",
     "MinuteRollup",
     "Node",
     "NodeState",
+    "Outcome",
     "Placement",
     "PlacementState",
+    "RollbackPolicy",
+    "Rollout",
+    "RolloutEvent",
+    "RolloutState",
     "ServingGeneration",
     "SplitAck",
     "SplitCause",
     "SplitState",
     "TensorRtPlan",
+    "TokenIssuer",
     "TrafficSplit",
 ]

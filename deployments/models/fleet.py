@@ -49,12 +49,25 @@ class Node(models.Model):
         return f"node.{self.name}"
 
 
+class GatewayProduct(models.TextChoices):
+    ENVOY = "envoy", "Envoy"
+    KONG = "kong", "Kong"
+    KUBERNETES = "kubernetes", "Kubernetes Gateway API"
+
+
 class Gateway(models.Model):
-    """One gateway instance; `name` is the node id that it introduces itself with over ADS."""
+    """One gateway instance; for Envoy `name` is the node id that it introduces itself with.
+
+    `options` are what its product needs besides an address (see the adapters): names alone, and
+    where a secret lies, never the secret itself.
+    """
 
     name = models.SlugField(max_length=40, unique=True)
-    adapter = models.CharField(max_length=20, default="envoy")
+    adapter = models.CharField(
+        max_length=20, choices=GatewayProduct.choices, default=GatewayProduct.ENVOY
+    )
     admin_url = models.CharField(max_length=200)
+    options = models.JSONField(default=dict)
     connected = models.BooleanField(default=False)
     connected_at = models.DateTimeField(null=True, blank=True)
     snapshot = models.CharField(max_length=64, blank=True)
@@ -77,6 +90,10 @@ class GatewayListener(models.Model):
     address = models.CharField(max_length=80, default="127.0.0.1")
     port = models.PositiveIntegerField()
     public_url = models.CharField(max_length=200)
+    # Files on the machine of the gateway control, read anew when they change; empty: no TLS.
+    certificate_file = models.CharField(max_length=300, blank=True)
+    key_file = models.CharField(max_length=300, blank=True)
+    certificate_not_after = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering: ClassVar[list[str]] = ["gateway_id", "environment_id"]

@@ -69,6 +69,9 @@ class SplitCause(models.TextChoices):
     ROLLBACK = "rollback", _("Rollback")
     MODE = "mode", _("Mode change")
     UNLOAD = "unload", _("Unload")
+    ROLLOUT = "rollout", _("Rollout")
+    AUTOMATIC = "automatic", _("By itself")
+    EXPERIMENT = "experiment", _("Experiment")
 
 
 class TrafficSplitQuerySet(OfModelQuerySet["TrafficSplit"]):
@@ -78,8 +81,11 @@ class TrafficSplitQuerySet(OfModelQuerySet["TrafficSplit"]):
 class TrafficSplit(models.Model):
     """One numbered revision of an endpoint's routing; immutable but for its state.
 
-    `weights` maps version numbers (as text) to basis points that sum to 10,000. The mode is part of
-    the revision, so that every change of what callers get is acknowledged and audited the same way.
+    `weights` maps version numbers (as text) to basis points that sum to 10,000; `slices` are the
+    same shares as pieces `[version, basis points]` of the line on which callers' hashes lie, in
+    order: a piece that stays where it was keeps its callers. `testers` are callers, by the value
+    of the sticky header, who always get one version. The mode is part of the revision, so that
+    every change of what callers get is acknowledged and audited the same way.
     """
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="splits")
@@ -88,8 +94,10 @@ class TrafficSplit(models.Model):
         max_length=10, choices=EndpointMode.choices, default=EndpointMode.NORMAL
     )
     weights = models.JSONField()
+    slices = models.JSONField(default=list)
     sticky_header = models.CharField(max_length=80, default="x-user-id")
     header_rules = models.JSONField(default=list)
+    testers = models.JSONField(default=list)
     mirror = models.JSONField(null=True, blank=True)
     cause = models.CharField(max_length=10, choices=SplitCause.choices, default=SplitCause.MANUAL)
     author = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")

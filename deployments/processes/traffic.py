@@ -1,0 +1,100 @@
+"""The traffic control: whatever moves traffic by itself, looked at each second by one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import psycopg
+
+from console.errors import CovenantError
+from deployments.adapters.lease import Lease
+from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
+
+LEASE = 0x434F_5654
+"""Number of the Postgres advisory lock that the one active process holds."""
+RETRY_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Something that is done again and again; `act(now)` may run twice for one moment."""
+
+    name: str
+    act: Callable[[datetime], object]
+    every_s: float = 1.0
+
+
+TICKS: tuple[Tick, ...] = ()
+
+
+class TrafficControl:
+    """Runs every tick while it holds the lease; others wait, and take over when it is gone.
+
+    Each tick has a thread and a connection of its own, so that a slow one holds up nobody. What a
+    tick did is in the database: a new holder goes on from there.
+    """
+
+    def __init__(self, ticks: tuple[Tick, ...] = TICKS) -> None:
+        self._ticks = ticks
+        self._lease = Lease(connection_parameters(), LEASE)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set."""
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            while not stop.is_set():
+                if not await self._take_lease():
+                    await asyncio.wait([stopped], timeout=RETRY_S)
+                    continue
+                log.info("the traffic control is active")
+                await self._work(stopped)
+        finally:
+            stopped.cancel()
+            await self._lease.give_back()
+
+    async def _work(self, stopped: asyncio.Task[bool]) -> None:
+        """Run the ticks until told to stop, or until the lease is lost."""
+        loops = [asyncio.create_task(self._loop(tick)) for tick in self._ticks]
+        keeper = asyncio.create_task(self._keep_lease())
+        try:
+            # A loop ends only by an error that is ours: then the process ends too, and says so.
+            done, _ = await asyncio.wait([*loops, keeper, stopped], return_when="FIRST_COMPLETED")
+            for task in done - {stopped}:
+                task.result()
+        finally:
+            for task in [*loops, keeper]:
+                task.cancel()
+            await asyncio.gather(*loops, keeper, return_exceptions=True)
+
+    async def _loop(self, tick: Tick) -> None:
+        database = DatabaseThread()
+        try:
+            while True:
+                try:
+                    await database.run(tick.act, datetime.now(UTC))
+                except AWAY as error:
+                    log.warning("%s: waiting for the database: %s", tick.name, error)
+                except CovenantError:
+                    log.exception("%s could not be done", tick.name)
+                await asyncio.sleep(tick.every_s)
+        finally:
+            database.close()
+
+    async def _take_lease(self) -> bool:
+        try:
+            return await self._lease.take()
+        except psycopg.Error as error:
+            log.warning("waiting for the database: %s", error)
+            return False
+
+    async def _keep_lease(self) -> None:
+        """Return when the connection that held the lease is gone, and with it the lease."""
+        while await self._lease.holds():
+            await asyncio.sleep(RETRY_S)
+        log.warning("the lease is lost")
