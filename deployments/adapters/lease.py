@@ -1,4 +1,4 @@
-"""A lease in Postgres: held by one connection, and gone with it, whatever becomes of its process."""
+"""A lease in Postgres: held by one connection, and gone with it, whatever ends its process."""
 
 from __future__ import annotations
 

@@ -95,6 +95,8 @@ class TrafficControl:
 
     async def _keep_lease(self) -> None:
         """Return when the connection that held the lease is gone, and with it the lease."""
-        while await self._lease.holds():
+        while True:
+            if not await self._lease.holds():
+                log.warning("the lease is lost")
+                return
             await asyncio.sleep(RETRY_S)
-        log.warning("the lease is lost")
