@@ -9,6 +9,7 @@ from console.services.job_runs import run_job
 from deployments.services import (
     live_checks,
     load_tests,
+    on_call,
     placements,
     plans,
     reconciles,
@@ -30,6 +31,11 @@ def unload(job_id: str) -> None:
 @shared_task
 def supervise_rollback(job_id: str) -> None:
     run_job(job_id, rollbacks.supervise_rollback)
+
+
+@shared_task
+def call_by_mail(job_id: str) -> None:
+    run_job(job_id, on_call.send_call)
 
 
 @shared_task

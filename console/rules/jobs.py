@@ -73,6 +73,7 @@ KINDS: dict[str, JobKind] = {
             "deployments.services.unloads.unload_ended",
         ),
         JobKind("rollback", "deployments.tasks.supervise_rollback", "control", 3),
+        JobKind("call_by_mail", "deployments.tasks.call_by_mail", "control", 4),
         JobKind("reconcile", "deployments.tasks.reconcile", "", 4),
         JobKind("audit_verify", "console.tasks.verify_audit", "export", 3),
         JobKind("audit_retain", "console.tasks.retain_audit", "export", 3),

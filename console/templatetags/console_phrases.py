@@ -21,6 +21,7 @@ JOB_KINDS: Final = {
     "deploy": gettext_lazy("Deploy to a node"),
     "unload": gettext_lazy("Unload from a node"),
     "rollback": gettext_lazy("Roll back"),
+    "call_by_mail": gettext_lazy("Mail to who is on call"),
     "reconcile": gettext_lazy("Reconcile a node"),
     "audit_verify": gettext_lazy("Verify the audit trail"),
     "audit_retain": gettext_lazy("Put old audit entries into an archive"),

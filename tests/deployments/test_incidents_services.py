@@ -1,0 +1,168 @@
+"""Incidents as services write them: one for each disturbance, told, acknowledged, closed."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils import timezone
+
+from console.errors import Conflict, Invalid, NotAllowed, NotFound
+from console.models import AuditEntry, Notice, Team, TeamMembership
+from deployments.models import Endpoint, Incident, IncidentSeverity
+from deployments.services import incidents, on_call
+from models_registry.models import SeatHolder, Visibility
+from tests import factories
+from tests.deployments.conftest import Fleet, ready_version
+
+
+@pytest.fixture
+def endpoint(fleet_rows: Fleet) -> Endpoint:
+    model = factories.make_model()
+    version = factories.make_version(model)
+    ready_version(fleet_rows, version)
+    return Endpoint.objects.select_related("model", "environment").get()
+
+
+def open_one(
+    endpoint: Endpoint, fleet: Fleet, *, at: datetime | None = None, level: int = 1, **more: object
+) -> Incident:
+    fields: dict[str, object] = {
+        "cause": "error_rate",
+        "title": "v1 fails",
+        "severity": IncidentSeverity.P2,
+        **more,
+    }
+    return incidents.open_incident(
+        endpoint=endpoint,
+        at=at or timezone.now(),
+        actor=fleet.system,
+        level=level,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def test_a_second_sign_of_the_same_disturbance_joins_its_incident(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    first = open_one(endpoint, fleet_rows)
+    second = open_one(endpoint, fleet_rows, level=3, severity="P1", title="Nothing answers")
+
+    assert first.pk == second.pk
+    assert (second.level, second.severity) == (3, "P1")
+    kinds = list(second.events.values_list("kind", flat=True))
+    assert kinds == ["opened", "called", "joined", "called"]
+    actions = list(
+        AuditEntry.objects.filter(action__startswith="incident").values_list("action", flat=True)
+    )
+    assert sorted(actions) == ["incident.escalate", "incident.open"]
+
+
+def test_what_begins_long_after_callers_were_well_is_another_incident(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    now = timezone.now()
+    first = open_one(endpoint, fleet_rows, at=now - timedelta(hours=5))
+    incidents.end_incident(incident=first, at=now - timedelta(hours=4), actor=fleet_rows.system)
+    second = open_one(endpoint, fleet_rows, at=now)
+
+    first.refresh_from_db()
+    assert second.pk != first.pk
+    assert first.state == "resolved" and first.summary
+    assert not Notice.objects.filter(key__contains=str(first.pk), ended_at__isnull=True).exists()
+
+
+def test_what_begins_again_soon_is_the_same_incident_and_not_over(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    now = timezone.now()
+    first = open_one(endpoint, fleet_rows, at=now - timedelta(minutes=30))
+    incidents.end_incident(incident=first, at=now - timedelta(minutes=20), actor=fleet_rows.system)
+    again = open_one(endpoint, fleet_rows, at=now)
+    assert again.pk == first.pk and again.ended_at is None
+
+
+def test_those_on_call_are_told_once_and_no_longer_once_it_is_resolved(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    incident = open_one(endpoint, fleet_rows)
+    open_one(endpoint, fleet_rows)
+    notice = Notice.objects.get(recipient__username="sam", kind="incident.open")
+    assert notice.severity == "warning"
+    assert not Notice.objects.filter(recipient__username="dana").exists()
+
+    incidents.resolve(incident_id=incident.pk, summary="A bad build.", actor=fleet_rows.sam)
+    notice.refresh_from_db()
+    assert notice.ended_at is not None
+
+
+def test_becoming_graver_is_said_anew(endpoint: Endpoint, fleet_rows: Fleet) -> None:
+    open_one(endpoint, fleet_rows)
+    open_one(endpoint, fleet_rows, severity="P1", level=3)
+    severities = set(
+        Notice.objects.filter(recipient__username="sam").values_list("severity", flat=True)
+    )
+    assert severities == {"warning", "critical"}
+
+
+def test_on_call_are_the_seat_and_the_sres_of_the_installation_and_of_the_team(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    model = endpoint.model
+    team, other = Team.objects.create(slug="risk", name="Risk"), Team.objects.create(slug="x")
+    model.team, model.visibility = team, Visibility.TEAM
+    model.save()
+    seat, ours, theirs = (factories.make_user(name) for name in ("seat", "ours", "theirs"))
+    SeatHolder.objects.filter(model=model, seat="sre").update(user=seat)
+    TeamMembership.objects.create(team=team, user=ours, roles=["sre"])
+    TeamMembership.objects.create(team=other, user=theirs, roles=["sre"])
+    names = [person.username for person in on_call.on_call(model)]
+    assert names == ["ours", "sam", "seat"]
+
+
+def test_acknowledging_twice_keeps_the_first(endpoint: Endpoint, fleet_rows: Fleet) -> None:
+    incident = open_one(endpoint, fleet_rows)
+    dana = factories.actor(factories.people().dana)
+    incidents.acknowledge(incident_id=incident.pk, actor=fleet_rows.sam)
+    incidents.acknowledge(incident_id=incident.pk, actor=dana)
+    incident.refresh_from_db()
+    assert incident.acknowledged_by == fleet_rows.sam.user
+    assert incident.events.filter(kind="acknowledged").count() == 1
+    assert AuditEntry.objects.filter(action="incident.acknowledge").count() == 1
+
+
+def test_a_resolved_incident_is_not_acknowledged_but_may_be_commented(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    incident = open_one(endpoint, fleet_rows)
+    incidents.resolve(incident_id=incident.pk, summary="It was the node.", actor=fleet_rows.sam)
+    incidents.resolve(incident_id=incident.pk, summary="Something else.", actor=fleet_rows.sam)
+    with pytest.raises(Conflict, match="resolved already"):
+        incidents.acknowledge(incident_id=incident.pk, actor=fleet_rows.sam)
+    incidents.comment(incident_id=incident.pk, text="The node is replaced.", actor=fleet_rows.sam)
+    incident.refresh_from_db()
+    assert incident.summary == "It was the node."
+    last = incident.events.last()
+    assert last is not None and last.message == "The node is replaced."
+
+
+def test_resolving_takes_words(endpoint: Endpoint, fleet_rows: Fleet) -> None:
+    incident = open_one(endpoint, fleet_rows)
+    with pytest.raises(Invalid):
+        incidents.resolve(incident_id=incident.pk, summary="  ", actor=fleet_rows.sam)
+
+
+def test_who_may_not_see_the_model_finds_no_incident_and_a_viewer_may_not_act(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    incident = open_one(endpoint, fleet_rows)
+    vic = factories.actor(factories.people().vic)
+    with pytest.raises(NotAllowed):
+        incidents.acknowledge(incident_id=incident.pk, actor=vic)
+    endpoint.model.visibility = Visibility.TEAM
+    endpoint.model.save()
+    stranger = factories.actor(factories.make_user("stranger", "data_scientist"))
+    for unknown in (incident.pk, uuid.uuid4()):
+        with pytest.raises(NotFound):
+            incidents.acknowledge(incident_id=unknown, actor=stranger)
