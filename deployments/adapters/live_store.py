@@ -70,6 +70,31 @@ def ring(key: str) -> tuple[list[JSON], tuple[float, ...]]:
     return [json.loads(point) for point in raw], tuple(json.loads(bounds)) if bounds else ()
 
 
+def rings(
+    keys: Iterable[str], *, last: int
+) -> tuple[dict[str, list[Mapping[str, Any]]], tuple[float, ...]]:
+    """The newest `last` points of many endpoints, oldest first, and the bounds; one round trip."""
+    names = list(keys)
+    if not names:
+        return {}, ()
+    try:
+        pipe = live.connection().pipeline(transaction=False)
+        for name in names:
+            pipe.lrange(f"covenant:ring:{name}", -last, -1)
+        pipe.get("covenant:bounds")
+        *raw, bounds = pipe.execute()
+    except redis.RedisError as error:
+        log.warning("no live numbers: %s", error)
+        return {}, ()
+    # One document for all points of an endpoint is read in half the time of one by one.
+    found = {
+        name: json.loads(f"[{','.join(points)}]")
+        for name, points in zip(names, raw, strict=True)
+        if points
+    }
+    return found, tuple(json.loads(bounds)) if bounds else ()
+
+
 def _many(prefix: str, names: list[str]) -> dict[str, JSON]:
     if not names:
         return {}

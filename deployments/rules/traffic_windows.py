@@ -1,0 +1,116 @@
+"""What each version of an endpoint did in the last seconds, summed from the live ring's points."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployments.rules import histograms
+from deployments.rules.histograms import Histogram
+
+Point = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowNumbers:
+    """One version's requests within a window, as the gateways counted them; times in ms.
+
+    `buckets` are counts by the index of the histogram's bound; `age_s` says how old the newest
+    point is, for all versions alike: numbers that nobody wrote for a while prove nothing.
+    """
+
+    requests: int = 0
+    provider_faults: int = 0
+    caller_faults: int = 0
+    age_s: float = 0.0
+    bounds: tuple[float, ...] = ()
+    buckets: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def error_share(self) -> float | None:
+        """Share (0 to 1) of requests that failed by the provider's fault; None without any."""
+        return self.provider_faults / self.requests if self.requests else None
+
+    @property
+    def p50_ms(self) -> float | None:
+        return self.quantile(0.5)
+
+    @property
+    def p95_ms(self) -> float | None:
+        return self.quantile(0.95)
+
+    @property
+    def p99_ms(self) -> float | None:
+        return self.quantile(0.99)
+
+    @property
+    def latency(self) -> Histogram | None:
+        """The durations as a histogram; None when none was measured."""
+        if not self.bounds or not self.buckets:
+            return None
+        counts = tuple(self.buckets.get(index, 0) for index in range(len(self.bounds) + 1))
+        return Histogram(self.bounds, counts)
+
+    def quantile(self, q: float) -> float | None:
+        """The duration that a share `q` of the requests did not exceed; None without requests."""
+        latency = self.latency
+        return None if latency is None else histograms.quantile(latency, q)
+
+    def slower_than(self, limit_ms: float) -> int:
+        """Requests that certainly took longer: those in buckets that begin at the limit or above.
+
+        A bucket that the limit lies in counts as within it, so that a version is never blamed for
+        how coarsely it was measured.
+        """
+        first = bisect_left(self.bounds, limit_ms) + 1
+        return sum(count for index, count in self.buckets.items() if index >= first)
+
+    def __add__(self, other: WindowNumbers) -> WindowNumbers:
+        buckets = dict(self.buckets)
+        for index, count in other.buckets.items():
+            buckets[index] = buckets.get(index, 0) + count
+        return WindowNumbers(
+            requests=self.requests + other.requests,
+            provider_faults=self.provider_faults + other.provider_faults,
+            caller_faults=self.caller_faults + other.caller_faults,
+            age_s=min(self.age_s, other.age_s),
+            bounds=self.bounds or other.bounds,
+            buckets=buckets,
+        )
+
+
+def window_numbers(
+    points: Iterable[Point], bounds: tuple[float, ...], *, since: float, now: float
+) -> dict[int, WindowNumbers]:
+    """What each version did after `since` and up to `now` (epoch seconds); version 0: the gateway.
+
+    `points` are those of the live ring, oldest first. Versions that nobody called are missing,
+    but for 0, which is there whenever anything was measured.
+    """
+    sums: dict[int, list[int]] = {}
+    buckets: dict[int, dict[int, int]] = {}
+    newest = None
+    for point in points:
+        at = point["t"]
+        newest = at
+        if not since < at <= now:
+            continue
+        for name, (requests, caller, provider, counts) in point["v"].items():
+            version = int(name)
+            total = sums.setdefault(version, [0, 0, 0])
+            total[0] += requests
+            total[1] += provider
+            total[2] += caller
+            into = buckets.setdefault(version, {})
+            for index, count in counts.items():
+                into[int(index)] = into.get(int(index), 0) + count
+    if newest is None:
+        return {}
+    age = max(now - newest, 0.0)
+    sums.setdefault(0, [0, 0, 0])
+    return {
+        version: WindowNumbers(*total, age, bounds, buckets.get(version, {}))
+        for version, total in sums.items()
+    }
