@@ -32,6 +32,7 @@ VARIABLES = frozenset(
         "COVENANT_BASE_URL",
         "COVENANT_CUSTOM_OP_LIBRARIES",
         "COVENANT_DEBUG",
+        "COVENANT_EDGE",
         "COVENANT_EMAIL_FROM",
         "COVENANT_EMAIL_URL",
         "COVENANT_GATEWAY",
@@ -126,6 +127,7 @@ class Config:
     triton: Literal["embedded"] | tuple[str, ...]
     triton_repository_key: str = field(repr=False)
     gateway: Literal["embedded", "none"]
+    edge: Literal["embedded", "none"] | tuple[str, int]
     debug: bool
     load_test_max_rate: int
     triton_release: str
@@ -147,6 +149,13 @@ class Config:
     def embedded_gateway(self) -> bool:
         """Whether the stack starts an Envoy of its own."""
         return self.gateway == "embedded"
+
+    @property
+    def edge_address(self) -> tuple[str, int] | None:
+        """Where gateways reach the edge process, or None when there is none."""
+        if self.edge == "embedded":
+            return "127.0.0.1", self.ports.edge
+        return None if self.edge == "none" else self.edge
 
     @property
     def embedded(self) -> bool:
@@ -192,6 +201,7 @@ def load(environ: Mapping[str, str] | None = None) -> Config:
         triton_repository_key=env.get("COVENANT_TRITON_KEY")
         or (kept_secret(home, "triton_repository_key") if triton == "embedded" else ""),
         gateway=_gateway(env),
+        edge=_edge(env),
         debug=read_bool(env, "COVENANT_DEBUG", False),
         load_test_max_rate=read_int(env, "COVENANT_LOAD_TEST_MAX_RATE", 500, low=1, high=5000),
         triton_release=_triton_release(env),
@@ -332,3 +342,19 @@ def _gateway(env: Mapping[str, str]) -> Literal["embedded", "none"]:
     if raw == "none":
         return "none"
     raise ConfigError(f"COVENANT_GATEWAY={raw!r} is not accepted: use embedded or none.")
+
+
+def _edge(env: Mapping[str, str]) -> Literal["embedded", "none"] | tuple[str, int]:
+    # A gateway elsewhere would not find a process on this machine's loopback.
+    raw = env.get("COVENANT_EDGE") or _gateway(env)
+    if raw == "embedded":
+        return "embedded"
+    if raw == "none":
+        return "none"
+    host, _, port = raw.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(
+            f"COVENANT_EDGE={raw!r} is not accepted: use embedded, none or host:port of the "
+            "edge process as gateways reach it."
+        )
+    return host.strip("[]"), int(port)

@@ -35,6 +35,8 @@ def build(config: Config, only: Sequence[str] = ()) -> list[Service]:
         makers["triton"] = _triton
     if config.embedded_gateway:
         makers |= {"gateway": _gateway, "envoy": _envoy}
+    if config.edge == "embedded":
+        makers["edge"] = _edge
     makers |= {"control": _worker_control, "export": _worker_export, "node.local": _worker_node}
     makers |= {"beat": _beat, "collect": _collect, "traffic": _traffic, "web": _web}
     unknown = sorted(set(only) - set(makers))
@@ -148,6 +150,17 @@ def _envoy(config: Config) -> Service:
         after=("gateway",),
         ports=(ports.gateway_production, ports.gateway_staging, ports.gateway_admin),
         stop_seconds=3,
+    )
+
+
+def _edge(config: Config) -> Service:
+    port = config.ports.edge
+    return Service(
+        name="edge",
+        command=lambda: _manage(config, "edge"),
+        is_ready=lambda child: web.status(f"http://127.0.0.1:{port}/healthz") == 200,
+        after=("migrate",),
+        ports=(port,),
     )
 
 

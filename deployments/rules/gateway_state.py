@@ -80,3 +80,5 @@ class GatewayState:
     endpoints: tuple[EndpointState, ...] = ()
     listen_address: str = "127.0.0.1"
     access_log: str = "/dev/stdout"
+    edge: tuple[str, int] | None = None
+    """Where the gateway reaches the edge process; None where there is none."""

@@ -20,6 +20,10 @@ from deployments.rules.gateway_checks import check_endpoint, check_listeners
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
 
 
+EDGE_CLUSTER = "covenant_edge"
+"""Name of the cluster of the edge process, which is no endpoint's: `ClusterKey` has none for it."""
+
+
 class ClusterKind(StrEnum):
     VERSION = "version"
     SHADOW = "shadow"
@@ -121,6 +125,7 @@ class Snapshot:
     listeners: tuple[Listener, ...]
     route_tables: tuple[RouteTable, ...]
     clusters: tuple[Cluster, ...]
+    edge: tuple[str, int] | None = None
 
 
 def digest_of(part: Listener | RouteTable | Cluster) -> str:
@@ -164,11 +169,12 @@ def render(state: GatewayState) -> Snapshot:
     )
     revisions = {(e.environment, e.model): e.revision for e in endpoints}
     return Snapshot(
-        version=_version([*listeners, *tables, *clusters], revisions),
+        version=_version([*listeners, *tables, *clusters], revisions, state.edge),
         revisions=revisions,
         listeners=listeners,
         route_tables=tables,
         clusters=tuple(sorted(clusters, key=lambda c: c.name)),
+        edge=state.edge,
     )
 
 
@@ -226,8 +232,10 @@ def _routes(endpoint: EndpointState) -> EndpointRoutes:
 
 
 def _version(
-    parts: Iterable[Listener | RouteTable | Cluster], revisions: Mapping[tuple[str, str], int]
+    parts: Iterable[Listener | RouteTable | Cluster],
+    revisions: Mapping[tuple[str, str], int],
+    edge: tuple[str, int] | None,
 ) -> str:
-    lines = sorted(digest_of(part) for part in parts)
+    lines = [f"edge={edge}", *sorted(digest_of(part) for part in parts)]
     lines += [f"{env}/{model}={revision}" for (env, model), revision in sorted(revisions.items())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
@@ -172,14 +173,19 @@ def _render_what_can_be(name: str, state: GatewayState) -> Desired:
                     unavailable_code=endpoint.unavailable_code,
                 )
             )
-    snapshot = render(GatewayState(state.listeners, tuple(kept), state.listen_address))
+    snapshot = render(replace(state, endpoints=tuple(kept)))
     return Desired(name, snapshot, tuple(refused))
 
 
 def _state(listeners: list[GatewayListener], endpoints: list[EndpointState]) -> GatewayState:
     address = listeners[0].address if listeners else "127.0.0.1"
     ports = {one.environment.name: one.port for one in listeners}
-    return GatewayState(ports, tuple(endpoints), listen_address=address)
+    return GatewayState(
+        ports,
+        tuple(endpoints),
+        listen_address=address,
+        edge=settings.CONFIG.edge_address,
+    )
 
 
 def _waiting_splits(gateway: Gateway, snapshot: Snapshot) -> list[TrafficSplit]:

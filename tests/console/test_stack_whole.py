@@ -25,7 +25,7 @@ from tests.stack import free_port_base
 pytestmark = [pytest.mark.timeout(420), pytest.mark.xdist_group("whole-stack")]
 
 PROGRAMS = ("postgres", "valkey", "triton", "envoy")
-OWN = ("gateway", "control", "export", "node.local", "beat", "collect", "web")
+OWN = ("gateway", "edge", "control", "export", "node.local", "beat", "collect", "traffic", "web")
 SERVICES = {*PROGRAMS, *OWN, "migrate"}
 HEAVY_LIBRARIES = ("libtorch", "onnxruntime_pybind", "onnx_cpp2py")
 IDLE_BYTES = 2 * 2**30

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE, VERSION_FILTER
 from deployments.rules.gateway_state import Target
-from deployments.rules.snapshots import Cluster
+from deployments.rules.snapshots import EDGE_CLUSTER, Cluster
 
 LARGEST_BODY = 64 * 1024 * 1024
 
@@ -24,6 +24,31 @@ def cluster_config(cluster: Cluster) -> JSON:
     if cluster.target is None:
         return _answering_cluster(cluster)
     return _version_cluster(cluster, cluster.target)
+
+
+def edge_cluster_config(host: str, port: int) -> JSON:
+    """The Cluster message of the edge process, as JSON: what cannot be had fails at once."""
+    address = {"socket_address": {"address": host, "port_value": port}}
+    return {
+        "name": EDGE_CLUSTER,
+        "type": "STATIC" if _is_ip(host) else "STRICT_DNS",
+        "connect_timeout": "0.1s",
+        "load_assignment": _assignment(EDGE_CLUSTER, [address]),
+        "circuit_breakers": _limits(),
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "health_checks": [
+            {
+                "timeout": "1s",
+                "interval": "1s",
+                "no_traffic_interval": "1s",
+                "no_traffic_healthy_interval": "1s",
+                "unhealthy_threshold": 2,
+                "healthy_threshold": 1,
+                "http_health_check": {"path": "/healthz", "host": "covenant"},
+            }
+        ],
+        "typed_extension_protocol_options": _options([]),
+    }
 
 
 def lua_filter(name: str, script: str) -> JSON:

@@ -26,7 +26,7 @@ from google.protobuf import any_pb2
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-from deployments.adapters.envoy.clusters import cluster_config
+from deployments.adapters.envoy.clusters import cluster_config, edge_cluster_config
 from deployments.adapters.envoy.listeners import answers_listener_config, listener_config
 from deployments.adapters.envoy.routes import (
     ANSWERS,
@@ -38,7 +38,14 @@ from deployments.adapters.envoy.routes import (
     table_name,
     unknown_route,
 )
-from deployments.rules.snapshots import Cluster, EndpointRoutes, Listener, RouteTable, Snapshot
+from deployments.rules.snapshots import (
+    EDGE_CLUSTER,
+    Cluster,
+    EndpointRoutes,
+    Listener,
+    RouteTable,
+    Snapshot,
+)
 
 REGISTERED = (_file_log, _lua, _router, _codec, _manager, _uuid, _previous, _options)
 
@@ -69,6 +76,8 @@ def build(snapshot: Snapshot) -> ResourceSet:
     routes = [_table_resource(table) for table in snapshot.route_tables]
     listeners.append(_pack(ANSWERS, answers_listener_config(), listener_pb2.Listener()))
     routes.append(_answers_resource(snapshot.route_tables))
+    if snapshot.edge:
+        clusters.append(_edge_resource(*snapshot.edge))
     return ResourceSet(
         clusters={resource.name: resource for resource in clusters},
         listeners={resource.name: resource for resource in listeners},
@@ -79,6 +88,11 @@ def build(snapshot: Snapshot) -> ResourceSet:
 @lru_cache(maxsize=8192)
 def _cluster_resource(cluster: Cluster) -> Resource:
     return _pack(cluster.name, cluster_config(cluster), cluster_pb2.Cluster())
+
+
+@lru_cache(maxsize=4)
+def _edge_resource(host: str, port: int) -> Resource:
+    return _pack(EDGE_CLUSTER, edge_cluster_config(host, port), cluster_pb2.Cluster())
 
 
 @lru_cache(maxsize=256)

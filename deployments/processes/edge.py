@@ -1,0 +1,37 @@
+"""The edge process: the ASGI application with all its parts, under uvicorn."""
+
+from __future__ import annotations
+
+import uvicorn
+
+from deployments.edge.app import EdgeApp
+from deployments.edge.http import Part
+
+GRACE_S = 3
+
+
+def parts() -> tuple[Part, ...]:
+    """Everything that the edge does."""
+    return ()
+
+
+def server(host: str, port: int) -> uvicorn.Server:
+    """A server that stops gracefully on SIGTERM: no new request, those under way are ended."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            EdgeApp(parts()),
+            host=host,
+            port=port,
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            # Longer than the gateway keeps an idle connection: who closes it first is the gateway,
+            # and no request meets a connection that is just going away.
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+    )
