@@ -85,7 +85,8 @@ class TrafficSplit(models.Model):
     same shares as pieces `[version, basis points]` of the line on which callers' hashes lie, in
     order: a piece that stays where it was keeps its callers. `testers` are callers, by the value
     of the sticky header, who always get one version. The mode is part of the revision, so that
-    every change of what callers get is acknowledged and audited the same way.
+    every change of what callers get is acknowledged and audited the same way. `probe` are the basis
+    points of requests that try the versions while the mode keeps all others away from them.
     """
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="splits")
@@ -99,6 +100,7 @@ class TrafficSplit(models.Model):
     header_rules = models.JSONField(default=list)
     testers = models.JSONField(default=list)
     mirror = models.JSONField(null=True, blank=True)
+    probe = models.PositiveIntegerField(default=0)
     cause = models.CharField(max_length=10, choices=SplitCause.choices, default=SplitCause.MANUAL)
     author = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     reason = models.TextField(blank=True)
