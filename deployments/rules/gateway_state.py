@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from deployments.rules.access_rules import OPEN, AccessRules
 from deployments.rules.fallbacks import Fallback
 from deployments.rules.splits import WHOLE
 
@@ -70,6 +71,7 @@ class EndpointState:
     fallback: Fallback | None = None
     unavailable_code: str = "model_unavailable"
     retry_after_s: int = 30
+    access: AccessRules = OPEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from console.errors import Invalid
+from deployments.rules.access_rules import OPEN, AccessRules
 from deployments.rules.fallbacks import FallbackAnswer, fallback_answer
 from deployments.rules.gateway_checks import check_endpoint, check_listeners
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
@@ -101,6 +102,7 @@ class EndpointRoutes:
     fallback: FallbackAnswer | None
     unavailable_code: str
     retry_after_s: int
+    access: AccessRules = OPEN
 
     def destinations(self) -> frozenset[str]:
         """Names of every cluster that these routes may send a request to."""
@@ -228,6 +230,7 @@ def _routes(endpoint: EndpointState) -> EndpointRoutes:
         fallback=fallback_answer(endpoint.fallback) if endpoint.fallback else None,
         unavailable_code=endpoint.unavailable_code,
         retry_after_s=endpoint.retry_after_s,
+        access=endpoint.access,
     )
 
 

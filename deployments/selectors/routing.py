@@ -17,6 +17,7 @@ from deployments.rules.gateway_state import (
     NodeAddress,
     Target,
 )
+from deployments.selectors.access_rules import access_rules
 from models_registry.models import ServiceContract
 from models_registry.rules import contract_document
 
@@ -30,7 +31,7 @@ def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
     """The wanted state of each endpoint in these environments; three queries."""
     endpoints = list(
         Endpoint.objects.filter(environment_id__in=environment_ids)
-        .select_related("model", "environment", "current")
+        .select_related("model", "environment", "current", "access_policy")
         .order_by("pk")
     )
     targets = ready_targets(environment_ids)
@@ -155,6 +156,7 @@ def _endpoint_state(
         timeout_ms=_timeout_ms(latency.threshold_ms if latency else None),
         fallback=fallback_of(contract) if contract else None,
         unavailable_code=contract.unavailable_code if contract else "model_unavailable",
+        access=access_rules(endpoint),
     )
 
 
