@@ -55,6 +55,8 @@ def check_endpoint(endpoint: EndpointState, listeners: Mapping[str, int]) -> Non
         )
     if not 1 <= endpoint.timeout_ms <= 600_000 or not 0 <= endpoint.retry_after_s <= 86_400:
         raise Invalid(f"{what} has a time-out outside 1 ms to 10 min.", code="invalid_timeout")
+    if not 0 <= endpoint.probe <= WHOLE:
+        raise Invalid(f"{what} tries a share outside 0 to 100 %.", code="invalid_weights")
     if not _CODE.match(endpoint.unavailable_code):
         raise Invalid(f"{what} has an error code that is not snake_case.", code="invalid_code")
     for version, target in endpoint.targets.items():

@@ -56,7 +56,11 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class EndpointState:
-    """What was decided for one (model, environment); weights are in basis points of 10000."""
+    """What was decided for one (model, environment); weights are in basis points of 10000.
+
+    `probe` are the basis points of inference requests that reach the versions while the mode has
+    all others answered by the gateway: a half-open return.
+    """
 
     environment: str
     model: str
@@ -67,6 +71,7 @@ class EndpointState:
     sticky_header: str = "x-user-id"
     header_rules: tuple[HeaderRule, ...] = ()
     mirror: Mirror | None = None
+    probe: int = 0
     timeout_ms: int = 500
     fallback: Fallback | None = None
     unavailable_code: str = "model_unavailable"

@@ -102,6 +102,7 @@ class EndpointRoutes:
     fallback: FallbackAnswer | None
     unavailable_code: str
     retry_after_s: int
+    probe: int = 0
     access: AccessRules = OPEN
 
     def destinations(self) -> frozenset[str]:
@@ -230,6 +231,7 @@ def _routes(endpoint: EndpointState) -> EndpointRoutes:
         fallback=fallback_answer(endpoint.fallback) if endpoint.fallback else None,
         unavailable_code=endpoint.unavailable_code,
         retry_after_s=endpoint.retry_after_s,
+        probe=endpoint.probe if answer and any(endpoint.weights.values()) else 0,
         access=endpoint.access,
     )
 

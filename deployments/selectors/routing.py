@@ -153,6 +153,7 @@ def _endpoint_state(
         sticky_header=split.sticky_header if split else "x-user-id",
         header_rules=rules,
         mirror=mirror,
+        probe=split.probe if split else 0,
         timeout_ms=_timeout_ms(latency.threshold_ms if latency else None),
         fallback=fallback_of(contract) if contract else None,
         unavailable_code=contract.unavailable_code if contract else "model_unavailable",

@@ -30,13 +30,17 @@ LONGEST_PAUSE_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Everything of a split that a person decides; weights in basis points."""
+    """Everything of a split that a person decides; weights in basis points.
+
+    `probe` is decided by the return from a level alone; whatever a person asks for takes it away.
+    """
 
     mode: str
     weights: dict[int, int]
     sticky_header: str
     header_rules: list[dict[str, Any]]
     mirror: dict[str, Any] | None
+    probe: int = 0
 
 
 def set_split(
@@ -65,7 +69,7 @@ def set_split(
     with transaction.atomic():
         endpoint = locked_endpoint(environment, model, actor, "split.change")
         now = wanted_of(endpoint.current)
-        wanted = replace(now, weights=points)
+        wanted = replace(now, weights=points, probe=0)
         if sticky_header is not None:
             wanted = replace(wanted, sticky_header=parse_header(sticky_header))
         if header_rules is not None:
@@ -114,7 +118,7 @@ def set_mode(
     with transaction.atomic():
         endpoint = locked_endpoint(environment, model, actor, "endpoint.mode")
         now = wanted_of(endpoint.current)
-        if endpoint.current is not None and now.mode == mode:
+        if endpoint.current is not None and now.mode == mode and not now.probe:
             return endpoint.current
         check_revision(endpoint, expected_revision)
         if mode == EndpointMode.FALLBACK:
@@ -123,7 +127,7 @@ def set_mode(
             _need_traffic(endpoint, now)
         return write_split(
             endpoint,
-            replace(now, mode=mode),
+            replace(now, mode=mode, probe=0),
             cause=SplitCause.MODE,
             reason=reason,
             actor=actor,
@@ -231,6 +235,7 @@ def wanted_of(split: TrafficSplit | None) -> Wanted:
         sticky_header=split.sticky_header,
         header_rules=split.header_rules,
         mirror=split.mirror,
+        probe=split.probe,
     )
 
 
@@ -250,6 +255,7 @@ def write_split(
         sticky_header=wanted.sticky_header,
         header_rules=wanted.header_rules,
         mirror=wanted.mirror,
+        probe=wanted.probe,
         cause=cause,
         author=actor.user,
         reason=reason.strip(),

@@ -69,7 +69,8 @@ def test_what_begins_long_after_callers_were_well_is_another_incident(
 
     first.refresh_from_db()
     assert second.pk != first.pk
-    assert first.state == "resolved" and first.summary
+    assert first.state == "resolved"
+    assert first.summary
     assert not Notice.objects.filter(key__contains=str(first.pk), ended_at__isnull=True).exists()
 
 
@@ -80,7 +81,8 @@ def test_what_begins_again_soon_is_the_same_incident_and_not_over(
     first = open_one(endpoint, fleet_rows, at=now - timedelta(minutes=30))
     incidents.end_incident(incident=first, at=now - timedelta(minutes=20), actor=fleet_rows.system)
     again = open_one(endpoint, fleet_rows, at=now)
-    assert again.pk == first.pk and again.ended_at is None
+    assert again.pk == first.pk
+    assert again.ended_at is None
 
 
 def test_those_on_call_are_told_once_and_no_longer_once_it_is_resolved(
@@ -144,7 +146,8 @@ def test_a_resolved_incident_is_not_acknowledged_but_may_be_commented(
     incident.refresh_from_db()
     assert incident.summary == "It was the node."
     last = incident.events.last()
-    assert last is not None and last.message == "The node is replaced."
+    assert last is not None
+    assert last.message == "The node is replaced."
 
 
 def test_resolving_takes_words(endpoint: Endpoint, fleet_rows: Fleet) -> None:

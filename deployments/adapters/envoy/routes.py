@@ -75,7 +75,8 @@ def endpoint_routes(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
             {"path": f"/v1/models/{endpoint.model}:predict"},
         ]
         action = _answered(endpoint)
-        return tuple({"match": match, **_metadata(endpoint), **action} for match in paths)
+        answered = tuple({"match": match, **_metadata(endpoint), **action} for match in paths)
+        return (*_probe(endpoint), *answered)
     infer = {"path": f"{base}/infer", "headers": [_method("POST")]}
     split = _split(endpoint)
     return (
@@ -99,6 +100,20 @@ def endpoint_routes(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
             for path in (f"{base}/infer", base, f"{base}/ready")
         ),
     )
+
+
+def _probe(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
+    """The route that lets a share of inferences try the versions; chance picks the requests."""
+    if not endpoint.probe:
+        return ()
+    match = {
+        "path": f"/v2/models/{endpoint.model}/infer",
+        "headers": [_method("POST")],
+        "runtime_fraction": {
+            "default_value": {"numerator": endpoint.probe, "denominator": "TEN_THOUSAND"}
+        },
+    }
+    return (_route(endpoint, match, _split(endpoint)),)
 
 
 def answer_routes(environment: str, endpoint: EndpointRoutes) -> tuple[JSON, ...]:
