@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from deployments.rules.access_rules import OPEN, AccessRules
+from deployments.rules.caller_directory import CallerDirectory, Certificate
 from deployments.rules.fallbacks import Fallback
+from deployments.rules.input_rules import InputRules
 from deployments.rules.splits import WHOLE
 
 
@@ -55,11 +57,22 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """A share of the split's requests is copied to the edge, which has both versions answer."""
+
+    baseline: int
+    candidate: int
+    basis_points: int = 500
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointState:
     """What was decided for one (model, environment); weights are in basis points of 10000.
 
     `probe` are the basis points of inference requests that reach the versions while the mode has
-    all others answered by the gateway: a half-open return.
+    all others answered by the gateway: a half-open return. `input_rules` are None where no contract
+    says what fits. `idempotent` allows a request to be run twice; `retry_onto` is the version that
+    is asked when one with less than half of the weight fails.
     """
 
     environment: str
@@ -71,12 +84,18 @@ class EndpointState:
     sticky_header: str = "x-user-id"
     header_rules: tuple[HeaderRule, ...] = ()
     mirror: Mirror | None = None
+    sampling: Sampling | None = None
+    experiment: bool = False
     probe: int = 0
     timeout_ms: int = 500
     fallback: Fallback | None = None
     unavailable_code: str = "model_unavailable"
     retry_after_s: int = 30
     access: AccessRules = OPEN
+    input_rules: InputRules | None = None
+    invalid_code: str = "invalid_input"
+    idempotent: bool = False
+    retry_onto: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +108,7 @@ class GatewayState:
     access_log: str = "/dev/stdout"
     edge: tuple[str, int] | None = None
     """Where the gateway reaches the edge process; None where there is none."""
+    directories: Mapping[str, CallerDirectory] = field(default_factory=dict)
+    """Whom it knows, by environment."""
+    certificates: Mapping[str, Certificate | None] = field(default_factory=dict)
+    """Environments whose listener speaks TLS; None: with the certificate that it has already."""

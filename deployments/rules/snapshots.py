@@ -19,10 +19,14 @@ from deployments.rules.access_rules import OPEN, AccessRules
 from deployments.rules.fallbacks import FallbackAnswer, fallback_answer
 from deployments.rules.gateway_checks import check_endpoint, check_listeners
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
-
+from deployments.rules.input_rules import InputRules
 
 EDGE_CLUSTER = "covenant_edge"
 """Name of the cluster of the edge process, which is no endpoint's: `ClusterKey` has none for it."""
+
+
+SAMPLES_CLUSTER = "covenant_samples"
+"""The same process, for copies of requests: they never take room from what callers wait for."""
 
 
 class ClusterKind(StrEnum):
@@ -72,6 +76,7 @@ class Listener:
     address: str
     port: int
     access_log: str
+    edge: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +107,20 @@ class EndpointRoutes:
     fallback: FallbackAnswer | None
     unavailable_code: str
     retry_after_s: int
+    sampled: tuple[str, int] | None = None
+    experiment: bool = False
     probe: int = 0
     access: AccessRules = OPEN
+    input_rules: InputRules | None = None
+    invalid_code: str = "invalid_input"
+    idempotent: bool = False
 
     def destinations(self) -> frozenset[str]:
         """Names of every cluster that these routes may send a request to."""
         names = {name for name, _ in self.split} | {name for _, name in self.pinned}
         names |= {name for _, _, name in self.header_rules}
         names |= {self.mirror[0]} if self.mirror else set()
+        names |= {SAMPLES_CLUSTER} if self.sampled else set()
         return frozenset(names | ({self.answer} if self.answer else set()))
 
 
@@ -117,6 +128,7 @@ class EndpointRoutes:
 class RouteTable:
     environment: str
     endpoints: tuple[EndpointRoutes, ...]
+    edge: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +146,9 @@ class Snapshot:
 def digest_of(part: Listener | RouteTable | Cluster) -> str:
     """Content hash of one resource: equal content, equal digest, on any machine."""
     if isinstance(part, RouteTable):
-        lines = "\n".join([part.environment, *(_digest(endpoint) for endpoint in part.endpoints)])
+        lines = "\n".join(
+            [f"{part.environment} {part.edge}", *(_digest(endpoint) for endpoint in part.endpoints)]
+        )
         return hashlib.sha256(lines.encode()).hexdigest()[:16]
     return _digest(part)
 
@@ -163,11 +177,16 @@ def render(state: GatewayState) -> Snapshot:
         check_endpoint(endpoint, state.listeners)
     clusters = [cluster for endpoint in endpoints for cluster in _clusters(endpoint)]
     listeners = tuple(
-        Listener(name, state.listen_address, port, state.access_log)
+        Listener(name, state.listen_address, port, state.access_log, bool(state.edge))
         for name, port in sorted(state.listeners.items())
     )
+    edge = state.edge is not None
     tables = tuple(
-        RouteTable(name, tuple(_routes(e) for e in endpoints if e.environment == name))
+        RouteTable(
+            name,
+            tuple(_routes(e, edge=edge) for e in endpoints if e.environment == name),
+            edge,
+        )
         for name in sorted(state.listeners)
     )
     revisions = {(e.environment, e.model): e.revision for e in endpoints}
@@ -204,7 +223,7 @@ def _clusters(endpoint: EndpointState) -> Iterable[Cluster]:
         yield Cluster(_key(endpoint, ClusterKind.FALLBACK), None)
 
 
-def _routes(endpoint: EndpointState) -> EndpointRoutes:
+def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
     mode = effective_mode(endpoint)
     answer = {
         Mode.FALLBACK: _key(endpoint, ClusterKind.FALLBACK).name,
@@ -215,6 +234,7 @@ def _routes(endpoint: EndpointState) -> EndpointRoutes:
         return _key(endpoint, kind, version).name
 
     mirror = endpoint.mirror
+    sampling = endpoint.sampling if edge else None
     return EndpointRoutes(
         model=endpoint.model,
         mode=mode,
@@ -231,8 +251,17 @@ def _routes(endpoint: EndpointState) -> EndpointRoutes:
         fallback=fallback_answer(endpoint.fallback) if endpoint.fallback else None,
         unavailable_code=endpoint.unavailable_code,
         retry_after_s=endpoint.retry_after_s,
+        sampled=(
+            (f"{endpoint.environment}/{endpoint.model}", sampling.basis_points)
+            if sampling
+            else None
+        ),
+        experiment=endpoint.experiment and edge,
         probe=endpoint.probe if answer and any(endpoint.weights.values()) else 0,
         access=endpoint.access,
+        input_rules=endpoint.input_rules,
+        invalid_code=endpoint.invalid_code,
+        idempotent=endpoint.idempotent,
     )
 
 

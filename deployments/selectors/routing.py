@@ -15,9 +15,11 @@ from deployments.rules.gateway_state import (
     Mirror,
     Mode,
     NodeAddress,
+    Sampling,
     Target,
 )
 from deployments.selectors.access_rules import access_rules
+from deployments.selectors.sampled_pairs import Observed, Pair, observed
 from models_registry.models import ServiceContract
 from models_registry.rules import contract_document
 
@@ -28,12 +30,13 @@ DEFAULT_TIMEOUT_MS = 5000
 
 
 def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
-    """The wanted state of each endpoint in these environments; three queries."""
+    """The wanted state of each endpoint in these environments; five queries."""
     endpoints = list(
         Endpoint.objects.filter(environment_id__in=environment_ids)
         .select_related("model", "environment", "current", "access_policy")
         .order_by("pk")
     )
+    watched = observed(endpoints)
     targets = ready_targets(environment_ids)
     contracts = contracts_that_hold({endpoint.model_id for endpoint in endpoints})
     return [
@@ -41,6 +44,7 @@ def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
             endpoint,
             targets.get((endpoint.model_id, endpoint.environment_id), {}),
             contracts.get(endpoint.model_id),
+            watched,
         )
         for endpoint in endpoints
     ]
@@ -133,6 +137,7 @@ def _endpoint_state(
     endpoint: Endpoint,
     targets: dict[int, Target],
     contract: contract_document.ContractDocument | None,
+    watched: Observed,
 ) -> EndpointState:
     split = endpoint.current
     latency = contract.latency if contract else None
@@ -158,7 +163,16 @@ def _endpoint_state(
         fallback=fallback_of(contract) if contract else None,
         unavailable_code=contract.unavailable_code if contract else "model_unavailable",
         access=access_rules(endpoint),
+        sampling=_sampling(watched.pairs.get(endpoint.pk), targets),
+        experiment=endpoint.pk in watched.experiments,
     )
+
+
+def _sampling(pair: Pair | None, targets: dict[int, Target]) -> Sampling | None:
+    """Nobody is asked while one of the two is ready nowhere."""
+    if pair is None or not all(one in targets and targets[one].nodes for one in pair):
+        return None
+    return Sampling(*pair)
 
 
 def _timeout_ms(threshold_ms: float | None) -> int:

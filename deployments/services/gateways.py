@@ -45,7 +45,7 @@ def wake_gateways() -> None:
 
 
 def gateway_state(gateway: Gateway) -> GatewayState:
-    """All that a gateway should serve now; four queries, however many endpoints there are."""
+    """All that a gateway should serve now; six queries, however many endpoints there are."""
     listeners = list(gateway.listeners.select_related("environment").order_by("environment_id"))
     return _state(listeners, endpoint_states([one.environment_id for one in listeners]))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from deployments.adapters.envoy.clusters import LARGEST_BODY, lua_filter
+from deployments.adapters.envoy.observing import answers_log
 from deployments.adapters.envoy.routes import (
     ANSWERS,
     ANSWERS_FILTER,
@@ -50,7 +51,10 @@ def listener_config(listener: Listener) -> JSON:
         stream_idle_timeout="60s",
         common_http_protocol_options={"idle_timeout": "300s"},
         local_reply_config=_local_replies(),
-        access_log=[_access_log(listener)],
+        access_log=[
+            _access_log(listener),
+            *([answers_log(listener.environment)] if listener.edge else []),
+        ],
     )
     return {
         "name": name,

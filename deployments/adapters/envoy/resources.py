@@ -13,6 +13,7 @@ from envoy.config.route.v3 import route_components_pb2, route_pb2
 
 # Messages that travel inside Any fields: importing them registers their types.
 from envoy.extensions.access_loggers.file.v3 import file_pb2 as _file_log
+from envoy.extensions.access_loggers.grpc.v3 import als_pb2 as _grpc_log
 from envoy.extensions.filters.http.lua.v3 import lua_pb2 as _lua
 from envoy.extensions.filters.http.router.v3 import router_pb2 as _router
 from envoy.extensions.filters.http.upstream_codec.v3 import upstream_codec_pb2 as _codec
@@ -28,6 +29,7 @@ from google.protobuf.message import Message
 
 from deployments.adapters.envoy.clusters import cluster_config, edge_cluster_config
 from deployments.adapters.envoy.listeners import answers_listener_config, listener_config
+from deployments.adapters.envoy.observing import observing_clusters, outcomes_route
 from deployments.adapters.envoy.routes import (
     ANSWERS,
     JSON,
@@ -47,7 +49,7 @@ from deployments.rules.snapshots import (
     Snapshot,
 )
 
-REGISTERED = (_file_log, _lua, _router, _codec, _manager, _uuid, _previous, _options)
+REGISTERED = (_file_log, _grpc_log, _lua, _router, _codec, _manager, _uuid, _previous, _options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ def build(snapshot: Snapshot) -> ResourceSet:
     routes.append(_answers_resource(snapshot.route_tables))
     if snapshot.edge:
         clusters.append(_edge_resource(*snapshot.edge))
+        clusters.extend(_observing_resources(*snapshot.edge))
     return ResourceSet(
         clusters={resource.name: resource for resource in clusters},
         listeners={resource.name: resource for resource in listeners},
@@ -95,6 +98,12 @@ def _edge_resource(host: str, port: int) -> Resource:
     return _pack(EDGE_CLUSTER, edge_cluster_config(host, port), cluster_pb2.Cluster())
 
 
+@lru_cache(maxsize=4)
+def _observing_resources(host: str, port: int) -> tuple[Resource, ...]:
+    configs = observing_clusters(host, port)
+    return tuple(_pack(one["name"], one, cluster_pb2.Cluster()) for one in configs)
+
+
 @lru_cache(maxsize=256)
 def _listener_resource(listener: Listener) -> Resource:
     name = table_name(listener.environment)
@@ -107,6 +116,10 @@ def _table_resource(table: RouteTable) -> Resource:
     message = ParseDict(table_frame(table.environment), route_pb2.RouteConfiguration())
     for endpoint in table.endpoints:
         message.virtual_hosts[0].routes.extend(_endpoint_messages(endpoint))
+    if table.edge:
+        needs |= {EDGE_CLUSTER}
+        outcomes = ParseDict(outcomes_route(), route_components_pb2.Route())
+        message.virtual_hosts[0].routes.append(outcomes)
     last = ParseDict(unknown_route(table.environment), route_components_pb2.Route())
     message.virtual_hosts[0].routes.append(last)
     return _resource(table_name(table.environment), message, needs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from deployments.adapters.envoy.observing import experiment_headers, sample_policies
 from deployments.rules.fallbacks import FallbackAnswer
 from deployments.rules.snapshots import EndpointRoutes
 
@@ -88,7 +89,10 @@ def endpoint_routes(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
             )
             for header, value, cluster in endpoint.header_rules
         ),
-        _route(endpoint, infer, {**split, **_mirror(endpoint)}),
+        {
+            **_route(endpoint, infer, {**split, **_mirror(endpoint)}),
+            **experiment_headers(endpoint),
+        },
         *(_route(endpoint, _get(path), split) for path in (base, f"{base}/ready")),
         *(
             _route(endpoint, match, {"cluster": cluster})
@@ -239,15 +243,12 @@ def _split(endpoint: EndpointRoutes) -> JSON:
 
 
 def _mirror(endpoint: EndpointRoutes) -> JSON:
-    if endpoint.mirror is None:
-        return {}
-    cluster, basis_points = endpoint.mirror
-    share = {"numerator": basis_points, "denominator": "TEN_THOUSAND"}
-    return {
-        "request_mirror_policies": [
-            {"cluster": cluster, "runtime_fraction": {"default_value": share}}
-        ]
-    }
+    policies = sample_policies(endpoint)
+    if endpoint.mirror is not None:
+        cluster, basis_points = endpoint.mirror
+        share = {"numerator": basis_points, "denominator": "TEN_THOUSAND"}
+        policies.insert(0, {"cluster": cluster, "runtime_fraction": {"default_value": share}})
+    return {"request_mirror_policies": policies} if policies else {}
 
 
 def _metadata(endpoint: EndpointRoutes) -> JSON:
