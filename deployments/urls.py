@@ -15,6 +15,7 @@ from deployments.views import (
     sla,
     states,
     trials,
+    version_comparisons,
 )
 
 urlpatterns = [
@@ -27,6 +28,11 @@ urlpatterns = [
         name="endpoint-rollback",
     ),
     path("endpoints/<slug:environment>/<str:model>/mode/", endpoints.mode, name="endpoint-mode"),
+    path(
+        "endpoints/<slug:environment>/<str:model>/compare/",
+        version_comparisons.compare,
+        name="endpoint-compare",
+    ),
     path("models/<str:name>/versions/<int:number>/dossier/", dossiers.detail, name="dossier"),
     path("models/<str:name>/versions/<int:number>/dossier.pdf", dossiers.pdf, name="dossier-pdf"),
     path("nodes/", nodes.index, name="node-list"),

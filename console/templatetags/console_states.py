@@ -86,6 +86,20 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "refused": StateLook("bad", "bad", _("Refused")),
         "absent": StateLook("warn", "warn", _("Gateway is not connected")),
     },
+    "comparison": {
+        "worse": StateLook("bad", "warn", _("Worse")),
+        "better": StateLook("ok", "good", _("Better")),
+        "alike": StateLook("neutral", "open", _("Alike")),
+        "unknown": StateLook("neutral", "waiting", _("Cannot tell")),
+        "told": StateLook("neutral", "dot", _("Measured")),
+    },
+    "analysis": {
+        "running": StateLook("info", "active", _("Running")),
+        "successful": StateLook("ok", "good", _("Successful")),
+        "failed": StateLook("bad", "bad", _("Failed")),
+        "error": StateLook("warn", "warn", _("Error")),
+        "inconclusive": StateLook("neutral", "waiting", _("Inconclusive")),
+    },
     "rollout": {
         "running": StateLook("info", "active", _("Running")),
         "paused": StateLook("warn", "paused", _("Paused")),

@@ -43,7 +43,12 @@ class StatsView(APIView):
 class ChartView(APIView):
     @extend_schema(
         summary="One chart of the endpoint's page",
-        parameters=[OpenApiParameter("window", str, description="15m, 1h, 6h, 24h, 7d, 28d.")],
+        parameters=[
+            OpenApiParameter("window", str, description="15m, 1h, 6h, 24h, 7d, 28d."),
+            OpenApiParameter("from", OpenApiTypes.DATETIME, description="In place of `window`."),
+            OpenApiParameter("to", OpenApiTypes.DATETIME, description="Now without it."),
+            OpenApiParameter("versions", str, description="These alone, as 3,4; all without it."),
+        ],
         responses=OpenApiTypes.OBJECT,
     )
     def get(self, request: Request, environment: str, model: str, name: str) -> Response:
@@ -53,7 +58,9 @@ class ChartView(APIView):
                 find_endpoint(environment, model, user=user_of(request)),
                 name,
                 window=window,
-                now=timezone.now(),
+                now=_moment(request, "to") or timezone.now(),
+                start=_moment(request, "from"),
+                versions=_versions(request),
             )
         )
 
@@ -104,6 +111,18 @@ def _moment(request: Request, name: str) -> datetime | None:
             errors=(FieldError(f"/{name}", "Use RFC 3339 with a time zone."),),
         )
     return moment
+
+
+def _versions(request: Request) -> list[int]:
+    text = request.query_params.get("versions", "")
+    numbers = text.split(",") if text else []
+    if not all(one.isascii() and one.isdecimal() and len(one) < 10 for one in numbers[:100]):
+        raise Invalid(
+            f"versions are no numbers: {text[:40]!r}.",
+            code="invalid_versions",
+            errors=(FieldError("/versions", "Numbers with commas between them, as 3,4."),),
+        )
+    return [int(one) for one in numbers[:100]]
 
 
 def _step(request: Request) -> int:

@@ -29,6 +29,7 @@ from deployments.api.traffic import (
     SplitView,
 )
 from deployments.api.trials import TryView
+from deployments.api.version_comparisons import CompareView
 
 _ENDPOINT = "endpoints/<slug:environment>/<slug:model>"
 
@@ -59,6 +60,7 @@ urlpatterns = [
     path(f"{_ENDPOINT}/mode/", ModeView.as_view(), name="endpoint-mode"),
     path(f"{_ENDPOINT}/stats/", StatsView.as_view(), name="endpoint-stats"),
     path(f"{_ENDPOINT}/charts/<slug:name>/", ChartView.as_view(), name="endpoint-chart"),
+    path(f"{_ENDPOINT}/compare/", CompareView.as_view(), name="endpoint-compare"),
     path(f"{_ENDPOINT}/sla/", SlaView.as_view(), name="endpoint-sla"),
     path(f"{_ENDPOINT}/sla.csv", SlaCsvView.as_view(), name="endpoint-sla-csv"),
     path(

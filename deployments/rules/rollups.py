@@ -68,6 +68,17 @@ class Work:
         return self.inferences / self.executions if self.executions else None
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was counted for one version: as the gateway saw it, and Triton's work."""
+
+    traffic: Traffic = Traffic()
+    work: Work = Work()
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(self.traffic + other.traffic, self.work + other.work)
+
+
 def add_counts(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
     """Both sets of counters as one, without those that are 0."""
     names = [*left, *(name for name in right if name not in left)]

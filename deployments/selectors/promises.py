@@ -11,7 +11,7 @@ from django.db.models import QuerySet, Sum
 
 from deployments.models import Endpoint, MinuteRollup
 from deployments.rules.histograms import Histogram
-from deployments.rules.rollups import Traffic, merge_any
+from deployments.rules.rollups import Counted, Traffic, Work, merge_any
 from deployments.rules.slo import Attainment, Objective, attain, window_start
 from models_registry.rules.contract_document import ContractDocument, window_days
 
@@ -58,12 +58,22 @@ def traffic_between(
 
 def traffic_of_rows(rows: Iterable[MinuteRollup]) -> Traffic:
     """Rows added up."""
-    total = Traffic()
-    for row in rows:
-        total += Traffic(
-            row.requests, row.caller_faults, row.provider_faults, row.statuses, latency_of(row)
-        )
-    return total
+    return sum((counted_of(row) for row in rows), Counted()).traffic
+
+
+def counted_of(row: MinuteRollup) -> Counted:
+    """What a row says was counted."""
+    traffic = Traffic(
+        row.requests, row.caller_faults, row.provider_faults, row.statuses, latency_of(row)
+    )
+    work = Work(
+        row.inference_count,
+        row.execution_count,
+        row.queue_ns,
+        row.compute_ns,
+        row.triton_failures,
+    )
+    return Counted(traffic, work)
 
 
 def latency_of(row: MinuteRollup) -> Histogram | None:

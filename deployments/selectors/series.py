@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,8 +14,8 @@ from deployments.models import Endpoint, SplitCause, TrafficSplit
 from deployments.rules import charts, histograms
 from deployments.rules.charts import Grid
 from deployments.rules.live_window import from_point
-from deployments.rules.rollups import GATEWAY_ITSELF, Traffic, Work
-from deployments.selectors.promises import latency_of, rows_between
+from deployments.rules.rollups import GATEWAY_ITSELF, Counted, Traffic, Work
+from deployments.selectors.promises import counted_of, rows_between
 from deployments.selectors.routing import contracts_that_hold
 
 LIVE_SPAN = timedelta(minutes=15)
@@ -33,30 +32,31 @@ CHARTS = (
     "batch_size",
 )
 
-NO_TRAFFIC, NO_WORK = Traffic(), Work()
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What was counted in one step for one version."""
-
-    traffic: Traffic = NO_TRAFFIC
-    work: Work = NO_WORK
-
-    def __add__(self, other: Counted) -> Counted:
-        return Counted(self.traffic + other.traffic, self.work + other.work)
-
-
 Steps = dict[int, dict[datetime, Counted]]
 """Version -> step -> what was counted. A step without an entry was not observed."""
 
 
-def chart(endpoint: Endpoint, name: str, *, window: str = "15m", now: datetime) -> dict[str, Any]:
-    """One chart of an endpoint's page as JSON. Raises NotFound for an unknown chart, Invalid."""
+def chart(
+    endpoint: Endpoint,
+    name: str,
+    *,
+    window: str = "15m",
+    now: datetime,
+    start: datetime | None = None,
+    versions: Collection[int] = (),
+) -> dict[str, Any]:
+    """One chart of an endpoint's page as JSON, of some versions alone where they are named.
+
+    It spans `window` up to `now`, or from `start` on where that is given.
+
+    Raises NotFound for an unknown chart, Invalid.
+    """
     if name not in CHARTS:
         raise NotFound(f"There is no chart {name}.", hint=f"There are: {', '.join(CHARTS)}.")
-    span = charts.parse_span(window)
-    grid, steps = _steps(endpoint, now - span, now)
+    start = start or now - charts.parse_span(window)
+    grid, steps = _steps(endpoint, start, now)
+    if versions:
+        steps = {version: steps.get(version, {}) for version in versions}
     lines = _lines(name, grid, steps)
     return charts.chart(
         lines, limit=_limit(endpoint, name), markers=_markers(endpoint, grid.start, now)
@@ -108,26 +108,7 @@ def _live_points(endpoint: Endpoint) -> list[tuple[datetime, int, Counted]]:
 
 def _booked_points(endpoint: Endpoint, grid: Grid) -> list[tuple[datetime, int, Counted]]:
     return [
-        (
-            row.minute,
-            row.version,
-            Counted(
-                Traffic(
-                    row.requests,
-                    row.caller_faults,
-                    row.provider_faults,
-                    row.statuses,
-                    latency_of(row),
-                ),
-                Work(
-                    row.inference_count,
-                    row.execution_count,
-                    row.queue_ns,
-                    row.compute_ns,
-                    row.triton_failures,
-                ),
-            ),
-        )
+        (row.minute, row.version, counted_of(row))
         for row in rows_between(endpoint, grid.start, grid.end)
     ]
 

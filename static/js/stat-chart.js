@@ -12,7 +12,7 @@ import { figure, language, t } from "./strings.js";
 
 const TABLE_ROWS = 200;
 const DASHES = { dot: "2 2", dash: "4 2" };
-const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false };
+export const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", scrollZoom: false };
 const TICKS = [
   { dtickrange: [null, 59999], value: "%H:%M:%S" },
   { dtickrange: [60000, 86399999], value: "%H:%M" },
@@ -20,8 +20,8 @@ const TICKS = [
 ];
 const TIME = new Intl.DateTimeFormat(language, { dateStyle: "short", timeStyle: "medium" });
 
-const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const slot = (version) => ((version - 1) % 8) + 1;
+export const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const slot = (version) => ((version - 1) % 8) + 1;
 const colour = (series) => token(series.version ? `--v${slot(series.version)}` : "--neutral");
 
 function traces(data, kind) {
@@ -98,7 +98,7 @@ function legend(place, data, unit) {
   place.replaceChildren(...nodes);
 }
 
-function swatch(text, css, dash, line = "") {
+export function swatch(text, css, dash, line = "") {
   const item = document.createElement("span");
   item.className = `chart-legend-item ${css}`;
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
