@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from console.actors import Actor
 from console.adapters.mail import send_mail
+from console.env_values import EmailServer
 from console.models import Role, Severity, User, UserKind
 from console.services import jobs, notices
 from console.services.job_runs import JobRun
@@ -78,13 +79,17 @@ def send_call(run: JobRun) -> dict[str, Any]:
         pk=run.job.arguments["incident"]
     )
     people = [person for person in on_call(incident.endpoint.model) if person.email]
+    server: EmailServer | None = settings.MAIL_SERVER
+    if server is None:
+        run.log("No mail server is set any more.", level="warning")
+        return {"mailed": 0}
     sent = set(run.job.checkpoint.get("sent", []))
     for person in people:
         if person.pk in sent:
             continue
         run.check()
         subject, text = _letter(incident, person)
-        send_mail(settings.MAIL_SERVER, to=[person.email], subject=subject, text=text)
+        send_mail(server, to=[person.email], subject=subject, text=text)
         sent.add(person.pk)
         run.checkpoint(sent=sorted(sent))
     if not people:
