@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from console.errors import Invalid
 from deployments.rules.access_rules import OPEN, AccessRules
+from deployments.rules.caller_directory import NOBODY, CallerDirectory, Certificate
 from deployments.rules.fallbacks import FallbackAnswer, fallback_answer
 from deployments.rules.gateway_checks import check_endpoint, check_listeners
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
@@ -77,6 +78,7 @@ class Listener:
     port: int
     access_log: str
     edge: bool = False
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ class RouteTable:
     environment: str
     endpoints: tuple[EndpointRoutes, ...]
     edge: bool = False
+    directory: CallerDirectory = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +144,27 @@ class Snapshot:
     route_tables: tuple[RouteTable, ...]
     clusters: tuple[Cluster, ...]
     edge: tuple[str, int] | None = None
+    certificates: tuple[Certificate, ...] = ()
 
 
-def digest_of(part: Listener | RouteTable | Cluster) -> str:
+def digest_of(part: Listener | RouteTable | Cluster | Certificate) -> str:
     """Content hash of one resource: equal content, equal digest, on any machine."""
     if isinstance(part, RouteTable):
         lines = "\n".join(
-            [f"{part.environment} {part.edge}", *(_digest(endpoint) for endpoint in part.endpoints)]
+            [
+                f"{part.environment} {part.edge}",
+                _digest(part.directory),
+                *(_digest(endpoint) for endpoint in part.endpoints),
+            ]
         )
         return hashlib.sha256(lines.encode()).hexdigest()[:16]
     return _digest(part)
 
 
 @lru_cache(maxsize=16384)
-def _digest(part: Listener | EndpointRoutes | Cluster) -> str:
+def _digest(
+    part: Listener | EndpointRoutes | Cluster | CallerDirectory | Certificate,
+) -> str:
     plain = json.dumps(asdict(part), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
@@ -177,7 +187,14 @@ def render(state: GatewayState) -> Snapshot:
         check_endpoint(endpoint, state.listeners)
     clusters = [cluster for endpoint in endpoints for cluster in _clusters(endpoint)]
     listeners = tuple(
-        Listener(name, state.listen_address, port, state.access_log, bool(state.edge))
+        Listener(
+            name,
+            state.listen_address,
+            port,
+            state.access_log,
+            edge=bool(state.edge),
+            tls=name in state.certificates,
+        )
         for name, port in sorted(state.listeners.items())
     )
     edge = state.edge is not None
@@ -186,17 +203,20 @@ def render(state: GatewayState) -> Snapshot:
             name,
             tuple(_routes(e, edge=edge) for e in endpoints if e.environment == name),
             edge,
+            state.directories.get(name, NOBODY),
         )
         for name in sorted(state.listeners)
     )
+    certificates = tuple(one for _, one in sorted(state.certificates.items()) if one)
     revisions = {(e.environment, e.model): e.revision for e in endpoints}
     return Snapshot(
-        version=_version([*listeners, *tables, *clusters], revisions, state.edge),
+        version=_version([*listeners, *tables, *clusters, *certificates], revisions, state.edge),
         revisions=revisions,
         listeners=listeners,
         route_tables=tables,
         clusters=tuple(sorted(clusters, key=lambda c: c.name)),
         edge=state.edge,
+        certificates=certificates,
     )
 
 
@@ -266,7 +286,7 @@ def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
 
 
 def _version(
-    parts: Iterable[Listener | RouteTable | Cluster],
+    parts: Iterable[Listener | RouteTable | Cluster | Certificate],
     revisions: Mapping[tuple[str, str], int],
     edge: tuple[str, int] | None,
 ) -> str:

@@ -30,6 +30,8 @@ __all__ = ["Acked", "AdsServer", "Connected", "Disconnected", "Nacked"]
 _TYPE_URLS = {
     Kind.CLUSTERS: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
     Kind.LISTENERS: "type.googleapis.com/envoy.config.listener.v3.Listener",
+    Kind.SECRETS: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+    Kind.FILTERS: "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
     Kind.ROUTES: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
 }
 _KINDS = {url: kind for kind, url in _TYPE_URLS.items()}

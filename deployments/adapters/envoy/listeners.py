@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deployments.adapters.envoy.clusters import LARGEST_BODY, lua_filter
+from deployments.adapters.envoy.access import access_filters, header_guard
+from deployments.adapters.envoy.clusters import lua_filter
 from deployments.adapters.envoy.observing import answers_log
+from deployments.adapters.envoy.requests import LARGEST_BODY, requests_script
 from deployments.adapters.envoy.routes import (
     ANSWERS,
     ANSWERS_FILTER,
@@ -16,10 +18,11 @@ from deployments.adapters.envoy.routes import (
     TYPE,
     table_name,
 )
+from deployments.adapters.envoy.secrets import tls_socket
+from deployments.rules.access_rules import CALLER_HEADER
 from deployments.rules.snapshots import Listener
 
 _ANSWERS_SCRIPT = Path(__file__).with_name("answers.lua").read_text(encoding="utf-8")
-_REQUESTS_SCRIPT = Path(__file__).with_name("requests.lua").read_text(encoding="utf-8")
 _MANAGER = "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 
@@ -29,7 +32,8 @@ def listener_config(listener: Listener) -> JSON:
     manager = _manager_filter(
         f"environment_{listener.environment}",
         name,
-        [lua_filter(REQUESTS_FILTER, _REQUESTS_SCRIPT)],
+        [*access_filters(listener.environment), lua_filter(REQUESTS_FILTER, requests_script())],
+        early_header_mutation_extensions=header_guard(),
         always_set_request_id_in_response=True,
         request_id_extension={
             "typed_config": {
@@ -56,12 +60,15 @@ def listener_config(listener: Listener) -> JSON:
             *([answers_log(listener.environment)] if listener.edge else []),
         ],
     )
+    chain: JSON = {"filters": [manager]}
+    if listener.tls:
+        chain["transport_socket"] = tls_socket(listener.environment)
     return {
         "name": name,
         "address": {"socket_address": {"address": listener.address, "port_value": listener.port}},
         # A body is looked at as a whole before any model gets it; a larger one is refused.
         "per_connection_buffer_limit_bytes": LARGEST_BODY,
-        "filter_chains": [{"filters": [manager]}],
+        "filter_chains": [chain],
     }
 
 
@@ -126,7 +133,49 @@ def _local_replies() -> JSON:
         "No instance of the model could answer.",
         "Try again shortly.",
     )
-    return {"mappers": [late, full, down, _too_large()]}
+    return {"mappers": [late, full, down, _too_many(), _network_denied(), _too_large()]}
+
+
+def _too_many() -> JSON:
+    return _by_status(
+        429,
+        "rate_limited",
+        "Too many requests",
+        "The access policy's rate is used up.",
+        "Send fewer requests; try again after the seconds in Retry-After.",
+        {"retry-after": f"%METADATA(ROUTE:{METADATA}:rate_retry_after)%"},
+    )
+
+
+def _network_denied() -> JSON:
+    reply = _by_status(
+        403,
+        "network_denied",
+        "Not allowed",
+        "Requests from this network are not taken here.",
+        "Ask those who run the model to let this network in.",
+        {},
+    )
+    # Whom another check refuses has a name by then, and was told why already.
+    nameless = {"name": CALLER_HEADER, "present_match": True, "invert_match": True}
+    both = [reply["filter"], {"header_filter": {"header": nameless}}]
+    return {**reply, "filter": {"and_filter": {"filters": both}}}
+
+
+def _by_status(status: int, code: str, title: str, detail: str, hint: str, headers: JSON) -> JSON:
+    reply = _reply([], status, code, title, detail, hint)
+    same = {"op": "EQ", "value": {"default_value": status, "runtime_key": "covenant.none"}}
+    return {
+        **reply,
+        "filter": {"status_code_filter": {"comparison": same}},
+        "headers_to_add": [
+            {
+                "header": {"key": key, "value": value},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            }
+            for key, value in headers.items()
+        ],
+    }
 
 
 def _too_large() -> JSON:
@@ -186,6 +235,7 @@ def _access_log(listener: Listener) -> JSON:
                     "environment": listener.environment,
                     "x_request_id": "%REQ(X-REQUEST-ID)%",
                     "model": f"%METADATA(ROUTE:{METADATA}:model)%",
+                    "caller": "%REQ(X-COVENANT-CALLER)%",
                     "model_version": "%RESP(X-MODEL-VERSION)%",
                     "cluster": "%UPSTREAM_CLUSTER%",
                     "upstream": "%UPSTREAM_HOST%",

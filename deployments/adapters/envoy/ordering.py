@@ -19,10 +19,12 @@ from deployments.adapters.envoy.resources import Resource, ResourceSet
 
 
 class Kind(StrEnum):
-    """The three kinds of resources, by the word used in reports."""
+    """The kinds of resources, by the word used in reports; sent in this order."""
 
     CLUSTERS = "clusters"
     LISTENERS = "listeners"
+    SECRETS = "secrets"
+    FILTERS = "filters"
     ROUTES = "routes"
 
 
@@ -141,11 +143,15 @@ class Delivery:
         target = self._target
         if target is None:
             return False
-        clusters, listeners, routes = (self._channels[kind].accepted for kind in Kind)
+        clusters, listeners, secrets, filters, routes = (
+            self._channels[kind].accepted for kind in Kind
+        )
         return (
             all(_same(clusters.get(name), wanted) for name, wanted in target.clusters.items())
             and set(listeners) == set(target.listeners)
             and all(_same(listeners[name], wanted) for name, wanted in target.listeners.items())
+            and all(_same(secrets.get(name), wanted) for name, wanted in target.secrets.items())
+            and all(_same(filters.get(name), wanted) for name, wanted in target.filters.items())
             and all(_same(routes.get(name), wanted) for name, wanted in target.routes.items())
         )
 
@@ -161,7 +167,18 @@ class Delivery:
             return self._wanted_clusters(target)
         if kind is Kind.ROUTES:
             return self._wanted_routes(target)
+        if kind is Kind.SECRETS:
+            return self._asked_for(kind, target.secrets)
+        if kind is Kind.FILTERS:
+            return self._asked_for(kind, target.filters)
         return tuple(target.listeners[name] for name in sorted(target.listeners))
+
+    def _asked_for(
+        self, kind: Kind, resources: Mapping[str, Resource]
+    ) -> tuple[Resource, ...] | None:
+        """Those that Envoy names; it keeps what it has of one that is not to be had."""
+        names = sorted(self._channels[kind].names & set(resources))
+        return tuple(resources[name] for name in names) or None
 
     def _wanted_clusters(self, target: ResourceSet) -> tuple[Resource, ...]:
         """The target's clusters, and old ones that routes in force still lead to."""

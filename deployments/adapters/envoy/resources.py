@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import base_pb2, extension_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 
 # Messages that travel inside Any fields: importing them registers their types.
 from envoy.extensions.access_loggers.file.v3 import file_pb2 as _file_log
 from envoy.extensions.access_loggers.grpc.v3 import als_pb2 as _grpc_log
+from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as _tokens
+from envoy.extensions.filters.http.local_ratelimit.v3 import local_rate_limit_pb2 as _rates
 from envoy.extensions.filters.http.lua.v3 import lua_pb2 as _lua
+from envoy.extensions.filters.http.rbac.v3 import rbac_pb2 as _networks
 from envoy.extensions.filters.http.router.v3 import router_pb2 as _router
 from envoy.extensions.filters.http.upstream_codec.v3 import upstream_codec_pb2 as _codec
 from envoy.extensions.filters.network.http_connection_manager.v3 import (
     http_connection_manager_pb2 as _manager,
 )
+from envoy.extensions.http.early_header_mutation.header_mutation.v3 import (
+    header_mutation_pb2 as _guard,
+)
 from envoy.extensions.request_id.uuid.v3 import uuid_pb2 as _uuid
 from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2 as _previous
+from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
+from envoy.extensions.transport_sockets.tls.v3 import tls_pb2 as _tls
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2 as _options
 from google.protobuf import any_pb2
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
+from deployments.adapters.envoy.access import known_callers, rates_config, tokens_config
 from deployments.adapters.envoy.clusters import cluster_config, edge_cluster_config
 from deployments.adapters.envoy.listeners import answers_listener_config, listener_config
 from deployments.adapters.envoy.observing import observing_clusters, outcomes_route
@@ -35,11 +45,14 @@ from deployments.adapters.envoy.routes import (
     JSON,
     answer_routes,
     answers_frame,
-    endpoint_routes,
+    guarded,
     table_frame,
     table_name,
     unknown_route,
 )
+from deployments.adapters.envoy.secrets import certificate_config
+from deployments.rules.access_rules import RateLimit
+from deployments.rules.caller_directory import CallerDirectory, Certificate, Issuer
 from deployments.rules.snapshots import (
     EDGE_CLUSTER,
     Cluster,
@@ -50,6 +63,7 @@ from deployments.rules.snapshots import (
 )
 
 REGISTERED = (_file_log, _grpc_log, _lua, _router, _codec, _manager, _uuid, _previous, _options)
+REGISTERED_FOR_ACCESS = (_tokens, _rates, _networks, _guard, _tls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,8 @@ class ResourceSet:
     clusters: Mapping[str, Resource]
     listeners: Mapping[str, Resource]
     routes: Mapping[str, Resource]
+    secrets: Mapping[str, Resource] = field(default_factory=dict)
+    filters: Mapping[str, Resource] = field(default_factory=dict)
 
 
 def build(snapshot: Snapshot) -> ResourceSet:
@@ -85,7 +101,46 @@ def build(snapshot: Snapshot) -> ResourceSet:
         clusters={resource.name: resource for resource in clusters},
         listeners={resource.name: resource for resource in listeners},
         routes={resource.name: resource for resource in routes},
+        secrets={one.name: one for one in map(_certificate_resource, snapshot.certificates)},
+        filters={one.name: one for table in snapshot.route_tables for one in _filters(table)},
     )
+
+
+def _filters(table: RouteTable) -> tuple[Resource, Resource]:
+    rates = tuple(
+        (endpoint.model, endpoint.access.per_caller, endpoint.access.total)
+        for endpoint in table.endpoints
+        if endpoint.access.has_rates
+    )
+    return (
+        _tokens_resource(table.environment, table.directory.issuers),
+        _rates_resource(table.environment, rates),
+    )
+
+
+@lru_cache(maxsize=64)
+def _tokens_resource(environment: str, issuers: tuple[Issuer, ...]) -> Resource:
+    plain = tokens_config(environment, issuers)
+    return _pack(plain["name"], plain, extension_pb2.TypedExtensionConfig())
+
+
+@lru_cache(maxsize=64)
+def _rates_resource(
+    environment: str, rates: tuple[tuple[str, RateLimit | None, RateLimit | None], ...]
+) -> Resource:
+    plain = rates_config(environment, rates)
+    return _pack(plain["name"], plain, extension_pb2.TypedExtensionConfig())
+
+
+@lru_cache(maxsize=64)
+def _certificate_resource(certificate: Certificate) -> Resource:
+    plain = certificate_config(certificate)
+    return _pack(plain["name"], plain, secret_pb2.Secret())
+
+
+@lru_cache(maxsize=64)
+def _known_callers(directory: CallerDirectory) -> base_pb2.Metadata:
+    return ParseDict(known_callers(directory), base_pb2.Metadata())
 
 
 @lru_cache(maxsize=8192)
@@ -114,8 +169,13 @@ def _listener_resource(listener: Listener) -> Resource:
 def _table_resource(table: RouteTable) -> Resource:
     needs = frozenset[str]().union(*(endpoint.destinations() for endpoint in table.endpoints))
     message = ParseDict(table_frame(table.environment), route_pb2.RouteConfiguration())
+    message.virtual_hosts[0].metadata.CopyFrom(_known_callers(table.directory))
+    issuers = tuple((one.name, one.issuer) for one in table.directory.issuers)
     for endpoint in table.endpoints:
-        message.virtual_hosts[0].routes.extend(_endpoint_messages(endpoint))
+        # Those without a policy must not be read anew because an issuer came.
+        named = issuers if endpoint.access.issuers else ()
+        messages = _endpoint_messages(table.environment, endpoint, named)
+        message.virtual_hosts[0].routes.extend(messages)
     if table.edge:
         needs |= {EDGE_CLUSTER}
         outcomes = ParseDict(outcomes_route(), route_components_pb2.Route())
@@ -137,8 +197,10 @@ def _answers_resource(tables: tuple[RouteTable, ...]) -> Resource:
 
 # One endpoint changes at a time; reading the JSON of all the others again would take longest.
 @lru_cache(maxsize=8192)
-def _endpoint_messages(endpoint: EndpointRoutes) -> tuple[Message, ...]:
-    routes = endpoint_routes(endpoint)
+def _endpoint_messages(
+    environment: str, endpoint: EndpointRoutes, issuers: tuple[tuple[str, str], ...]
+) -> tuple[Message, ...]:
+    routes = guarded(environment, endpoint, issuers)
     return tuple(ParseDict(route, route_components_pb2.Route()) for route in routes)
 
 

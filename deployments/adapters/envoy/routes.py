@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from deployments.adapters.envoy.access import retry_after_s, route_filters
 from deployments.adapters.envoy.observing import experiment_headers, sample_policies
+from deployments.adapters.envoy.requests import request_facts
 from deployments.rules.fallbacks import FallbackAnswer
 from deployments.rules.snapshots import EndpointRoutes
 
@@ -118,6 +120,22 @@ def _probe(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
         },
     }
     return (_route(endpoint, match, _split(endpoint)),)
+
+
+def guarded(
+    environment: str, endpoint: EndpointRoutes, issuers: tuple[tuple[str, str], ...]
+) -> tuple[JSON, ...]:
+    """`endpoint_routes`, each with the checks that the endpoint's access policy asks for.
+
+    `issuers` are the environment's token issuers: name, and what their tokens say in `iss`.
+    """
+    routes = endpoint_routes(endpoint)
+    taken = tuple(iss for name, iss in issuers if name in endpoint.access.issuers)
+    checks = route_filters(environment, endpoint.access, taken)
+    if not checks:
+        return routes
+    field = "typed_per_filter_config"
+    return tuple({**route, field: {**route.get(field, {}), **checks}} for route in routes)
 
 
 def answer_routes(environment: str, endpoint: EndpointRoutes) -> tuple[JSON, ...]:
@@ -256,8 +274,10 @@ def _metadata(endpoint: EndpointRoutes) -> JSON:
         "model": endpoint.model,
         "unavailable_code": endpoint.unavailable_code,
         "retry_after": str(endpoint.retry_after_s),
+        "rate_retry_after": str(retry_after_s(endpoint.access)),
     }
-    return {"metadata": {"filter_metadata": {METADATA: facts, VERSION_FILTER: facts}}}
+    known = {METADATA: facts, VERSION_FILTER: facts, REQUESTS_FILTER: request_facts(endpoint)}
+    return {"metadata": {"filter_metadata": known}}
 
 
 def _fallback(endpoint: EndpointRoutes, answer: FallbackAnswer) -> JSON:

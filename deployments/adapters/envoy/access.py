@@ -1,0 +1,245 @@
+"""Who may call, in Envoy's words: filters that stand by, and the routes that turn them on.
+
+Every filter is off unless a route says otherwise, so an endpoint without a policy runs none of
+them. What changes often travels where it disturbs nobody: callers' keys with the route table,
+token issuers and rate limits as filter configurations of their own (ECDS), so that no connection
+is drained, and no bucket is filled anew because some split moved.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deployments.rules.access_rules import CALLER_HEADER, AccessRules, RateLimit
+from deployments.rules.caller_directory import CallerDirectory, Issuer
+
+JSON = dict[str, Any]
+
+ACCESS_FILTER = "covenant.access"
+NETWORKS_FILTER = "covenant.networks"
+ISSUER_HEADER = "x-covenant-issuer"
+
+_TYPE = "type.googleapis.com/envoy"
+_HTTP = f"{_TYPE}.extensions.filters.http"
+_SCRIPT = Path(__file__).with_name("access.lua").read_text(encoding="utf-8")
+_UNBOUNDED = 4_294_967_295
+_MOST_BUCKETS = 10_000
+_HOW = {
+    (True, False): "Send an API key as x-api-key.",
+    (False, True): "Send a token as Authorization: Bearer.",
+    (True, True): "Send an API key as x-api-key, or a token as Authorization: Bearer.",
+}
+
+
+def tokens_name(environment: str) -> str:
+    """Name of the filter, and of its configuration, that checks an environment's tokens."""
+    return f"covenant.tokens/{environment}"
+
+
+def rates_name(environment: str) -> str:
+    """Name of the filter, and of its configuration, that counts an environment's requests."""
+    return f"covenant.rates/{environment}"
+
+
+def access_filters(environment: str) -> list[JSON]:
+    """The filters of an environment's listener, in their order, all of them off."""
+    networks = {"@type": f"{_HTTP}.rbac.v3.RBAC"}
+    script = {
+        "@type": f"{_HTTP}.lua.v3.Lua",
+        "default_source_code": {"inline_string": _SCRIPT},
+    }
+    return [
+        {"name": NETWORKS_FILTER, "disabled": True, "typed_config": networks},
+        _discovered(tokens_name(environment), "jwt_authn.v3.JwtAuthentication"),
+        {"name": ACCESS_FILTER, "disabled": True, "typed_config": script},
+        _discovered(rates_name(environment), "local_ratelimit.v3.LocalRateLimit"),
+    ]
+
+
+def header_guard() -> list[JSON]:
+    """Takes away, before any filter or route looks, what only the gateway may say of a caller."""
+    return [
+        {
+            "name": "envoy.http.early_header_mutation.header_mutation",
+            "typed_config": {
+                "@type": f"{_TYPE}.extensions.http.early_header_mutation.header_mutation.v3"
+                ".HeaderMutation",
+                "mutations": [{"remove": CALLER_HEADER}, {"remove": ISSUER_HEADER}],
+            },
+        }
+    ]
+
+
+def route_filters(environment: str, rules: AccessRules, issuers: tuple[str, ...]) -> JSON:
+    """What a route of an endpoint turns on; `issuers` are the `iss` of those that it takes."""
+    found: JSON = {}
+    turned_on = {"@type": f"{_TYPE}.config.route.v3.FilterConfig", "config": {}}
+    if rules.has_networks:
+        found[NETWORKS_FILTER] = {
+            "@type": f"{_HTTP}.rbac.v3.RBACPerRoute",
+            "rbac": {"rules": _networks(rules)},
+        }
+    if rules.issuers:
+        found[tokens_name(environment)] = turned_on
+    if rules.identifies:
+        found[ACCESS_FILTER] = {
+            "@type": f"{_HTTP}.lua.v3.LuaPerRoute",
+            "filter_context": _context(rules, issuers),
+        }
+    if rules.has_rates:
+        found[rates_name(environment)] = turned_on
+    return found
+
+
+def retry_after_s(rules: AccessRules) -> int:
+    """Whole seconds after which it is worth asking again, said with each 429."""
+    return max((one.wait_s for one in (rules.per_caller, rules.total) if one), default=1)
+
+
+def known_callers(directory: CallerDirectory) -> JSON:
+    """What the access filter knows of an environment's callers: metadata of its virtual host."""
+    known: JSON = {f"k:{digest}": caller for digest, caller in directory.keys}
+    known |= {f"b:{caller}": True for caller in directory.blocked}
+    return {"filter_metadata": {ACCESS_FILTER: known}}
+
+
+def tokens_config(environment: str, issuers: tuple[Issuer, ...]) -> JSON:
+    """The TypedExtensionConfig that checks tokens; it refuses none by itself, the script does."""
+    providers = {one.name: _provider(one) for one in issuers}
+    config: JSON = {
+        "@type": f"{_HTTP}.jwt_authn.v3.JwtAuthentication",
+        "providers": providers,
+    }
+    if providers:
+        tried: list[JSON] = [{"provider_name": name} for name in providers]
+        requires = {"requires_any": {"requirements": [*tried, {"allow_missing_or_failed": {}}]}}
+        config["rules"] = [{"match": {"prefix": "/"}, "requires": requires}]
+    return {"name": tokens_name(environment), "typed_config": config}
+
+
+def rates_config(
+    environment: str, rates: tuple[tuple[str, RateLimit | None, RateLimit | None], ...]
+) -> JSON:
+    """The TypedExtensionConfig that counts; `rates` are (model, per caller, total)."""
+    whole = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
+    descriptors = [
+        descriptor
+        for model, per_caller, total in rates
+        for descriptor in _descriptors(model, per_caller, total)
+    ]
+    model_entry = {
+        "metadata": {
+            "descriptor_key": "model",
+            "metadata_key": {"key": "covenant", "path": [{"key": "model"}]},
+            "source": "ROUTE_ENTRY",
+        }
+    }
+    named = {"request_headers": {"header_name": CALLER_HEADER, "descriptor_key": "caller"}}
+    nameless = {
+        "header_value_match": {
+            "descriptor_key": "nameless",
+            "descriptor_value": "true",
+            "expect_match": False,
+            "headers": [{"name": CALLER_HEADER, "present_match": True}],
+        }
+    }
+    config = {
+        "@type": f"{_HTTP}.local_ratelimit.v3.LocalRateLimit",
+        "stat_prefix": f"rates_{environment}",
+        # What no bucket of a model is for is not counted.
+        "token_bucket": _bucket(RateLimit(_UNBOUNDED, 1000, _UNBOUNDED)),
+        "always_consume_default_token_bucket": False,
+        "filter_enabled": whole,
+        "filter_enforced": whole,
+        "enable_x_ratelimit_headers": "DRAFT_VERSION_03",
+        "max_dynamic_descriptors": _MOST_BUCKETS,
+        "descriptors": descriptors,
+        "rate_limits": [
+            {"actions": [model_entry, named]},
+            {"actions": [model_entry, nameless, {"remote_address": {}}]},
+            {"actions": [model_entry]},
+        ],
+    }
+    return {"name": rates_name(environment), "typed_config": config}
+
+
+def _discovered(name: str, config: str) -> JSON:
+    return {
+        "name": name,
+        "disabled": True,
+        "config_discovery": {
+            "config_source": {"ads": {}, "resource_api_version": "V3"},
+            "type_urls": [f"{_HTTP}.{config}"],
+        },
+    }
+
+
+def _context(rules: AccessRules, issuers: tuple[str, ...]) -> JSON:
+    """Flat, so that the script looks up one name at a time, however long the lists are."""
+    context: JSON = {"how": _HOW[(rules.api_key, bool(rules.issuers))]}
+    # An allow list asks for a name, too: who has none is not on it.
+    context |= {"required": True} if rules.required or rules.allow_callers else {}
+    context |= {"key": True} if rules.api_key else {}
+    context |= {"token": True} if rules.issuers else {}
+    context |= {"allow": True} if rules.allow_callers else {}
+    context |= {f"i:{issuer}": True for issuer in issuers}
+    context |= {f"a:{caller}": True for caller in rules.allow_callers}
+    return context | {f"d:{caller}": True for caller in rules.deny_callers}
+
+
+def _networks(rules: AccessRules) -> JSON:
+    """Denied networks win; without allowed ones, every other is."""
+    within: list[JSON] = []
+    if rules.allow_networks:
+        within.append({"or_ids": {"ids": [_remote(one) for one in rules.allow_networks]}})
+    if rules.deny_networks:
+        outside = {"or_ids": {"ids": [_remote(one) for one in rules.deny_networks]}}
+        within.append({"not_id": outside})
+    policy = {"permissions": [{"any": True}], "principals": [{"and_ids": {"ids": within}}]}
+    return {"action": "ALLOW", "policies": {"networks": policy}}
+
+
+def _remote(network: str) -> JSON:
+    address, _, length = network.partition("/")
+    return {"remote_ip": {"address_prefix": address, "prefix_len": int(length)}}
+
+
+def _provider(issuer: Issuer) -> JSON:
+    provider: JSON = {
+        "issuer": issuer.issuer,
+        "local_jwks": {"inline_string": issuer.jwks},
+        "failed_status_in_metadata": "failed",
+        "clock_skew_seconds": 30,
+        "require_expiration": True,
+        "jwt_cache_config": {"jwt_cache_size": 1000},
+        "claim_to_headers": [
+            {"header_name": CALLER_HEADER, "claim_name": issuer.caller_claim},
+            {"header_name": ISSUER_HEADER, "claim_name": "iss"},
+        ],
+    }
+    if issuer.audiences:
+        provider["audiences"] = list(issuer.audiences)
+    return provider
+
+
+def _descriptors(model: str, per_caller: RateLimit | None, total: RateLimit | None) -> list[JSON]:
+    entry = {"key": "model", "value": model}
+    found: list[JSON] = []
+    if per_caller:
+        bucket = _bucket(per_caller)
+        nameless = [{"key": "nameless", "value": "true"}, {"key": "remote_address"}]
+        # An entry without a value is a bucket for each value that comes.
+        found.append({"entries": [entry, {"key": "caller"}], "token_bucket": bucket})
+        found.append({"entries": [entry, *nameless], "token_bucket": bucket})
+    if total:
+        found.append({"entries": [entry], "token_bucket": _bucket(total)})
+    return found
+
+
+def _bucket(limit: RateLimit) -> JSON:
+    return {
+        "max_tokens": limit.burst,
+        "tokens_per_fill": limit.requests,
+        "fill_interval": f"{limit.per_ms / 1000:.3f}s",
+    }
