@@ -36,7 +36,7 @@ def semantic_faults(body: Mapping[str, Any]) -> list[FieldError]:
         *_tensors(body["interface"]),
         *_objectives(body["objectives"]),
         *_errors(body["errors"]),
-        *_fallback(body["fallback"]["response"], body["interface"]["outputs"]),
+        *_fallback(body["fallback"], body["interface"]["outputs"]),
         *_rollout(body.get("rollout", {})),
     ]
 
@@ -159,19 +159,57 @@ def _errors(errors: list[Mapping[str, Any]]) -> Iterator[FieldError]:
 
 
 def _fallback(
-    response: Mapping[str, Any], outputs: list[Mapping[str, Any]]
+    fallback: Mapping[str, Any], outputs: list[Mapping[str, Any]]
+) -> Iterator[FieldError]:
+    fixed = fallback["response"]
+    yield from _response(fixed, outputs, ("fallback", "response"))
+    seen: set[str] = set()
+    for index, rule in enumerate(fallback.get("rules", ())):
+        at = ("fallback", "rules", index)
+        if rule["name"] in seen:
+            yield FieldError(pointer_of(*at, "name"), f"“{rule['name']}” is named twice")
+        seen.add(rule["name"])
+        yield from _response(rule["response"], outputs, (*at, "response"))
+        yield from _alike(rule["response"], fixed, outputs, (*at, "response"))
+
+
+def _response(
+    response: Mapping[str, Any], outputs: list[Mapping[str, Any]], at: tuple[str | int, ...]
 ) -> Iterator[FieldError]:
     named = [output for output in outputs if output["name"] in response]
     if named and len(named) < len(outputs):
         for output in outputs:
             if output["name"] not in response:
                 detail = "has no fallback value; give every output one, or none"
-                yield FieldError(pointer_of("fallback", "response", output["name"]), detail)
+                yield FieldError(pointer_of(*at, output["name"]), detail)
     for output in named:
         dims = output["dims"]
         shape = dims[1:] if dims[:1] == [BATCH] else dims
-        at = ("fallback", "response", output["name"])
-        yield from _value(response[output["name"]], output, shape, at)
+        place = (*at, output["name"])
+        yield from _value(response[output["name"]], output, shape, place)
+
+
+def _alike(
+    response: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    outputs: list[Mapping[str, Any]],
+    at: tuple[str | int, ...],
+) -> Iterator[FieldError]:
+    """Rows of one request may be answered by different rules: their answers make one tensor."""
+    for output in outputs:
+        name = output["name"]
+        if (name in response) != (name in fixed):
+            detail = "is in this response and not in the fixed one, or the other way round"
+            yield FieldError(pointer_of(*at, name), detail)
+        elif name in fixed and any(isinstance(size, str) for size in output["dims"][1:]):
+            counts = _count(response[name]), _count(fixed[name])
+            if counts[0] != counts[1]:
+                detail = f"has {counts[0]} values a row, where the fixed response has {counts[1]}"
+                yield FieldError(pointer_of(*at, name), detail)
+
+
+def _count(value: object) -> int:
+    return sum(_count(item) for item in value) if isinstance(value, list) else 1
 
 
 def _value(

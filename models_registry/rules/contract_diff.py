@@ -24,6 +24,7 @@ from models_registry.rules.contract_document import (
     ErrorMeaning,
     LatencyObjective,
 )
+from models_registry.rules.contract_fallback_diff import fallback_changes
 from models_registry.rules.contract_interface_diff import interface_changes
 from models_registry.rules.contract_limits_diff import limit_changes
 from models_registry.rules.contract_terms import (
@@ -52,8 +53,6 @@ _ERROR = Word(gettext_noop("Error answer"))
 _CODE = Word(gettext_noop("code"))
 _RETRY = Word(gettext_noop("trying again helps"))
 _COUNTS = Word(gettext_noop("counted against"))
-_FALLBACK_FIELD = Word(gettext_noop("Field of the fallback answer"))
-_FALLBACK_VALUE = Word(gettext_noop("fallback value"))
 _LOG_FIELD = Word(gettext_noop("Logged field"))
 _RETENTION = Word(gettext_noop("Logs are kept"))
 _EXPLANATION = Word(gettext_noop("Explanation of answers"))
@@ -68,7 +67,7 @@ def diff(before: ContractDocument, after: ContractDocument) -> tuple[Change, ...
         *interface_changes(before, after),
         *_objectives(before, after),
         *_errors(before, after),
-        *_fallback(before, after),
+        *fallback_changes(before.fallback, after.fallback),
         *_logging(before, after),
         *limit_changes(before, after),
         *_explanation(before, after),
@@ -199,28 +198,6 @@ def _matched(
 
 def _error_name(error: ErrorMeaning) -> str:
     return f"{error.status} {error.code}"
-
-
-def _fallback(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
-    old, new = before.fallback.response, after.fallback.response
-    for name in sorted({*old, *new}):
-        at = pointer_of("fallback", "response", name)
-        if name not in new:
-            yield change(
-                at, _FALLBACK_FIELD, old[name], None, "breaking", kind="removed", name=name
-            )
-        elif name not in old:
-            yield change(at, _FALLBACK_FIELD, None, new[name], "neutral", kind="added", name=name)
-        elif old[name] != new[name] or _json_type(old[name]) != _json_type(new[name]):
-            same = _json_type(old[name]) == _json_type(new[name])
-            effect: Effect = "neutral" if same else "breaking"
-            yield change(at, _FALLBACK_VALUE, old[name], new[name], effect, name=name)
-
-
-def _json_type(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return type(value).__name__
-    return "number" if isinstance(value, int | float) else type(value).__name__
 
 
 def _logging(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:

@@ -22,6 +22,8 @@ from models_registry.rules.contract_types import (
     Drift,
     ErrorMeaning,
     Fallback,
+    FallbackExample,
+    FallbackRule,
     Interface,
     LatencyObjective,
     Logging,
@@ -116,7 +118,7 @@ def _typed(canonical: bytes, body: dict[str, Any]) -> ContractDocument:
         ),
         objectives=objectives,
         errors=tuple(ErrorMeaning(**item) for item in body["errors"]),
-        fallback=Fallback(body["fallback"]["response"], tuple(body["fallback"].get("rules", ()))),
+        fallback=_fallback(body["fallback"]),
         logging=Logging(tuple(body["logging"]["required"]), body["logging"]["retention_days"]),
         load_qps=float(body["load"]["qps"]) if "load" in body else None,
         drift=_drift(body.get("drift")),
@@ -138,6 +140,14 @@ def _tensor(item: Mapping[str, Any]) -> Tensor:
         maximum=item.get("max"),
         nan=item.get("nan", "refuse"),
         sums_to=item.get("sums_to"),
+    )
+
+
+def _fallback(item: Mapping[str, Any]) -> Fallback:
+    return Fallback(
+        response=item["response"],
+        rules=tuple(FallbackRule(**rule) for rule in item.get("rules", ())),
+        examples=tuple(FallbackExample(**example) for example in item.get("examples", ())),
     )
 
 

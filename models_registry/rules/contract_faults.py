@@ -103,8 +103,6 @@ def _words(error: Any) -> str:
         "uniqueItems": "names something twice",
     }
     if rule in bounds:
-        if rule == "maxItems" and limit == 0:
-            return "must be an empty list in covenant/v1"
         return bounds[rule]
     if rule == "type":
         return f"is {shown}; {_TYPE_WORDS.get(str(limit), str(limit))} is expected"

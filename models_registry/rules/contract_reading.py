@@ -9,7 +9,12 @@ from datetime import datetime
 
 from console.errors import CovenantError, Invalid
 from console.rules.canonical import JsonValue
-from models_registry.rules import contract_acceptance, contract_document, contract_validity
+from models_registry.rules import (
+    contract_acceptance,
+    contract_document,
+    contract_validity,
+    fallback_rules,
+)
 from models_registry.rules.contract_clauses import missing_clauses
 from models_registry.rules.contract_places import line_numbers, line_of
 from models_registry.rules.contract_types import ContractDocument
@@ -70,6 +75,7 @@ def _refusals(
         lambda: contract_acceptance.check_clauses(
             missing_clauses(document, risk_class, proposed_on=today), risk_class
         ),
+        lambda: fallback_rules.check_rules(document),
     )
     found: list[CovenantError] = []
     for check in checks:

@@ -83,6 +83,9 @@ _BLAME: Mapping[str, Word] = {
     "none": Word(gettext_noop("nobody's fault, not counted")),
 }
 _FALLBACK = gettext_noop("While the model is down, callers get: %(response)s")
+_FALLBACK_RULE = gettext_noop(
+    "While the model is down, rule “%(name)s” answers requests with %(when)s: %(response)s"
+)
 _FALLBACK_PLAIN = gettext_noop(
     "That answer is plain JSON without the outputs: callers of the v2 protocol get no tensors."
 )
@@ -251,6 +254,10 @@ def _error_term(error: ErrorMeaning) -> Term:
 
 
 def _fallback_terms(document: ContractDocument) -> Iterator[Term]:
+    for rule in document.fallback.rules:
+        values: dict[str, Value] = {"name": rule.name, "when": rule.when}
+        values["response"] = plain_text(rule.response)
+        yield Term("fallback", _FALLBACK_RULE, values)
     yield Term("fallback", _FALLBACK, {"response": plain_text(document.fallback.response)})
     if not document.fallback_outputs:
         yield Term("fallback", _FALLBACK_PLAIN)

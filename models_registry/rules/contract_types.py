@@ -60,11 +60,29 @@ class ErrorMeaning:
 
 
 @dataclass(frozen=True, slots=True)
+class FallbackRule:
+    """`response` is the answer to rows of which `when`, a condition over the inputs, is true."""
+
+    name: str
+    when: str
+    response: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackExample:
+    """One row of inputs and the answer that the rules must give to it."""
+
+    inputs: Mapping[str, JsonValue]
+    response: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
 class Fallback:
-    """`response` is the plain JSON answer while the model is down."""
+    """What answers while the model is down: the first rule that holds, else `response`."""
 
     response: Mapping[str, JsonValue]
-    rules: tuple[Mapping[str, JsonValue], ...] = ()
+    rules: tuple[FallbackRule, ...] = ()
+    examples: tuple[FallbackExample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

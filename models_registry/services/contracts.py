@@ -29,6 +29,7 @@ from models_registry.rules import (
     contract_document,
     contract_proposal,
     contract_validity,
+    fallback_rules,
     tensors,
 )
 from models_registry.rules.contract_changes import Change, breaking_changes
@@ -86,7 +87,8 @@ def propose_contract(
     proposer knows which changes break callers of the contract that holds; the seats are told.
 
     Raises Invalid with every fault of the document, `other_model`, `valid_until_past`,
-    `clauses_missing` (by the model's risk class), `other_revision`; Conflict `contract_unchanged`
+    `clauses_missing` (by the model's risk class), `other_revision`, `invalid_rule` and
+    `examples_fail` (of the fallback's rules); Conflict `contract_unchanged`
     when it is the one in force, `contract_repeats`, `breaking_not_acknowledged`.
     """
     require(actor, "contract.propose", model.team_id)
@@ -95,6 +97,7 @@ def propose_contract(
     parsed = contract_document.load(document, media)
     contract_acceptance.check_model(parsed, model.name)
     contract_validity.check_proposed(parsed.valid_until, now)
+    fallback_rules.check_rules(parsed)
     with transaction.atomic():
         model = lock_model(model)
         same = ServiceContract.objects.filter(model=model, digest=parsed.digest)

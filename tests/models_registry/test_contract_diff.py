@@ -22,6 +22,14 @@ FULL = changed(
     ("/interface/outputs/0/sums_to", 1),
     ("/fallback/response", {"risk_score": [0.3, 0.7], "reason": "model_down"}),
     ("/validation/derived", {"fp16": {"atol": 0.01, "rtol": 0.02}}),
+    (
+        "/fallback/rules",
+        [
+            {"name": "high", "when": "true", "response": {"risk_score": [0.9, 0.1], "reason": "h"}},
+            {"name": "low", "when": "false", "response": {"risk_score": [0.1, 0.9], "reason": "l"}},
+        ],
+    ),
+    ("/fallback/examples", [{"inputs": {}, "response": {"risk_score": [0.9, 0.1], "reason": "h"}}]),
 )
 # Another value for every place of a full contract where a value stands, valid in itself.
 OTHERS: dict[str, tuple[Any, ...]] = {
@@ -55,6 +63,17 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "/fallback/response/risk_score": ([0.5, 0.5], 0.5),
     "/fallback/response/reason": ("down", 1, None, GONE),
     "/fallback/response/more": (True,),
+    "/fallback/rules/0": (GONE,),
+    "/fallback/rules/0/name": ("higher",),
+    "/fallback/rules/0/when": ("features[0] > 1.0",),
+    "/fallback/rules/0/response/risk_score": ([0.8, 0.2],),
+    "/fallback/rules/0/response/reason": ("hh",),
+    "/fallback/rules/-": (
+        {"name": "more", "when": "true", "response": {"risk_score": [0.5, 0.5]}},
+    ),
+    "/fallback/examples/0/inputs/features": (1,),
+    "/fallback/examples/0/response/reason": ("other",),
+    "/fallback/examples/-": ({"inputs": {}, "response": {"risk_score": 1}},),
     "/logging/required/0": ("trace", GONE),
     "/logging/retention_days": (29, 31),
     "/drift": (GONE,),
@@ -130,6 +149,7 @@ def meaning(document: ContractDocument) -> object:
         sorted(document.errors, key=lambda one: (one.status, one.code)),
         # True is 1 in Python and something else in JSON.
         {name: (type(value), value) for name, value in document.fallback.response.items()},
+        (document.fallback.rules, document.fallback.examples),
         (frozenset(document.logging.required), document.logging.retention_days),
         (document.load_qps, document.drift, document.explanation_method, document.valid_until),
         (document.validation, document.rollout),
@@ -198,8 +218,10 @@ def test_every_field_of_the_schema_is_among_the_places() -> None:
         "/".join("*" if part.isdecimal() or part == "-" else part for part in place.split("/"))
         for place in OTHERS
     }
-    # What names the document, what is empty in v1, and what is a constant here.
-    named = {"/apiVersion", "/kind", "/model", "/revision", "/fallback/rules", "/fallback/response"}
+    # What names the document, what is made of names of its own, and what is a constant here.
+    named = {"/apiVersion", "/kind", "/model", "/revision", "/fallback/response"}
+    named |= {"/fallback/rules/*/response", "/fallback/examples/*/response"}
+    named |= {"/fallback/examples/*/inputs"}
     named |= {"/logging/required", "/approvals", "/objectives/*/name"}
     named |= {"/interface/inputs/*/sums_to"}  # promised of outputs only
     missing = {

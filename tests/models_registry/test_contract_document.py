@@ -102,7 +102,9 @@ def test_the_schema_knows_no_object_that_takes_unknown_fields() -> None:
                 open_objects += closed(item, f"{path}/{name}")
         return open_objects
 
-    found = [path for path in closed(schema(), "") if not path.endswith("/response")]
+    # Answers and rows have the names that the model gives to its tensors.
+    own = ("/response", "/examples/items/properties/inputs")
+    found = [path for path in closed(schema(), "") if not path.endswith(own)]
     assert found == []
 
 
@@ -174,7 +176,7 @@ REFUSALS: list[tuple[str, Any, str, str]] = [
     ),
     ("/fallback/response", {}, "/fallback/response", "is empty"),
     ("/fallback/response", [], "/fallback/response", "an object is expected"),
-    ("/fallback/rules", [{"if": 1}], "/fallback/rules", "must be an empty list"),
+    ("/fallback/rules", [{"if": 1}], "/fallback/rules/0/when", "is missing"),
     ("/fallback/response/risk_score", 1.5, "/fallback/response/risk_score", "above the output's"),
     ("/fallback/response/risk_score", "low", "/fallback/response/risk_score", "not a number"),
     ("/fallback/response/risk_score", True, "/fallback/response/risk_score", "not a number"),
