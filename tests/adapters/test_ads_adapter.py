@@ -18,6 +18,7 @@ from deployments.adapters.envoy.ads import Acked, Connected, Disconnected, Nacke
 from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
 from deployments.rules.snapshots import Snapshot, render
 from tests.adapters.gateways import Caller, ControlPlane, Upstream
+from tests.adapters.onnx_models import request
 from tests.stack import RunningEnvoy
 
 MODEL = "fraud_detector"
@@ -83,7 +84,7 @@ def test_a_gateway_gets_its_snapshot_and_says_so(setting: Setting) -> None:
     acked = setting.control.apply(setting.state(setting.first))
     assert acked.took_ms > 0
     assert acked.snapshot.revisions == {("production", MODEL): 1}
-    assert Caller(setting.port).infer(MODEL, {"x": 1}).json["name"] == "1"
+    assert Caller(setting.port).infer(MODEL, request(1.0)).json["name"] == "1"
     assert setting.control.connected() == {"embedded"}
 
 
@@ -102,13 +103,13 @@ def test_a_refused_state_is_told_and_the_last_good_one_serves(setting: Setting) 
     assert "weight" in refused.reason
     assert refused.snapshot.version == "broken"
     caller = Caller(setting.port)
-    assert [caller.infer(MODEL, {"x": 1}).status for _ in range(20)] == [200] * 20
+    assert [caller.infer(MODEL, request(1.0)).status for _ in range(20)] == [200] * 20
     again = broken(render(setting.state(setting.first, revision=2)))
     setting.control.set(replace(again, version="broken again"))
     setting.control.wait(Nacked, lambda e: e.snapshot.version == "broken again")
     acked = setting.control.apply(setting.state(setting.first, setting.second, revision=3))
     assert acked.snapshot.revisions == {("production", MODEL): 3}
-    assert caller.infer(MODEL, {"x": 1}).json["name"] == "2"
+    assert caller.infer(MODEL, request(1.0)).json["name"] == "2"
 
 
 def test_a_listener_whose_port_is_taken_is_refused(setting: Setting) -> None:
@@ -117,7 +118,7 @@ def test_a_listener_whose_port_is_taken_is_refused(setting: Setting) -> None:
     refused = setting.control.wait(Nacked)
     assert refused.resource_type == "listeners"
     assert str(setting.second.port) in refused.reason
-    assert Caller(setting.port).infer(MODEL, {"x": 1}).status == 200
+    assert Caller(setting.port).infer(MODEL, request(1.0)).status == 200
 
 
 def test_versions_are_swapped_under_load_without_one_failure(setting: Setting) -> None:
@@ -129,7 +130,7 @@ def test_versions_are_swapped_under_load_without_one_failure(setting: Setting) -
     def call() -> None:
         caller = Caller(setting.port)
         while not stop.is_set():
-            statuses.append(caller.infer(MODEL, {"x": 1}).status)
+            statuses.append(caller.infer(MODEL, request(1.0)).status)
 
     threads = [threading.Thread(target=call) for _ in range(3)]
     for thread in threads:
@@ -139,7 +140,7 @@ def test_versions_are_swapped_under_load_without_one_failure(setting: Setting) -
         for turn in range(16):
             upstream = setting.second if turn % 2 == 0 else setting.first
             setting.control.apply(setting.state(upstream, revision=10 + turn))
-            names = {caller.infer(MODEL, {"x": 1}).json["name"] for _ in range(5)}
+            names = {caller.infer(MODEL, request(1.0)).json["name"] for _ in range(5)}
             assert upstream.name in names
     finally:
         stop.set()
@@ -170,9 +171,9 @@ def test_a_flip_does_not_wait_for_a_cluster_that_is_slow_to_warm(
         )
         setting.control.set(render(state))
         caller = Caller(setting.port)
-        answers = [caller.infer(MODEL, {"x": 1}).json["name"]]
+        answers = [caller.infer(MODEL, request(1.0)).json["name"]]
         while answers[-1] != "1" and len(answers) < 20_000:
-            answers.append(caller.infer(MODEL, {"x": 1}).json["name"])
+            answers.append(caller.infer(MODEL, request(1.0)).json["name"])
         assert answers[-1] == "1"
         assert not any(
             isinstance(e, Acked) and ("staging", "slow_model") in e.snapshot.revisions
@@ -185,12 +186,12 @@ def test_without_its_control_plane_a_gateway_serves_and_then_catches_up(setting:
     setting.control.apply(setting.state(setting.first))
     setting.control.stop()
     caller = Caller(setting.port)
-    assert [caller.infer(MODEL, {"x": 1}).status for _ in range(50)] == [200] * 50
+    assert [caller.infer(MODEL, request(1.0)).status for _ in range(50)] == [200] * 50
     setting.control = ControlPlane(setting.control.port)
     setting.control.set(render(setting.state(setting.first, setting.second, revision=2)))
     acked = setting.control.wait(Acked)
     assert acked.snapshot.revisions == {("production", MODEL): 2}
-    assert caller.infer(MODEL, {"x": 1}).json["name"] == "2"
+    assert caller.infer(MODEL, request(1.0)).json["name"] == "2"
 
 
 def test_a_restarted_gateway_gets_the_present_state_and_no_older_one(setting: Setting) -> None:
@@ -204,7 +205,7 @@ def test_a_restarted_gateway_gets_the_present_state_and_no_older_one(setting: Se
     setting.start_envoy()
     acked = setting.control.wait(Acked, seen=seen)
     assert acked.snapshot.revisions == {("production", MODEL): 3}
-    assert Caller(setting.port).infer(MODEL, {"x": 1}).json["name"] == "2"
+    assert Caller(setting.port).infer(MODEL, request(1.0)).json["name"] == "2"
     assert setting.first.paths == []
 
 
@@ -214,7 +215,7 @@ def test_a_gateway_that_nobody_knows_waits(setting: Setting) -> None:
     snapshot = render(setting.state(setting.second, revision=5))
     acked = setting.control.apply(snapshot)
     assert acked.node_id == "embedded"
-    assert Caller(setting.port).infer(MODEL, {"x": 1}).json["name"] == "2"
+    assert Caller(setting.port).infer(MODEL, request(1.0)).json["name"] == "2"
 
 
 def test_a_stream_without_node_id_is_refused(setting: Setting) -> None:

@@ -99,7 +99,7 @@ def test_an_upstream_can_neither_see_nor_say_another_version(edge: Edge) -> None
         node = NodeAddress("n", "127.0.0.1", upstream.port)
         edge.apply(weights={7: 10000}, targets={7: Target(NEXT, 5, (node,))})
         reply = edge.caller().infer(
-            MODEL, {"x": 1}, x_model_version="1", x_covenant_fallback="yes", x_request_id="my-id-2"
+            MODEL, request(1.0), x_model_version="1", x_covenant_fallback="yes", x_request_id="my-id-2"
         )
     finally:
         upstream.stop()

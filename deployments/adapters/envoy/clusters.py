@@ -9,11 +9,10 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
+from deployments.adapters.envoy.requests import LARGEST_BODY
 from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE, VERSION_FILTER
 from deployments.rules.gateway_state import Target
 from deployments.rules.snapshots import EDGE_CLUSTER, Cluster
-
-LARGEST_BODY = 64 * 1024 * 1024
 
 _VERSION_SCRIPT = Path(__file__).with_name("version.lua").read_text(encoding="utf-8")
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
