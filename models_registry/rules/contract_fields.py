@@ -31,9 +31,11 @@ _NEW_ROWS: Mapping[str, dict[str, Any]] = {
     "/interface/inputs": {"name": "", "dtype": "FP32", "dims": ["batch", 1]},
     "/interface/outputs": {"name": "", "dtype": "FP32", "dims": ["batch", 1]},
     "/errors": {"status": 503, "code": "", "retry": True, "counts_against": "provider"},
+    "/fallback/rules": {"name": "", "when": "", "response": {}},
+    "/fallback/examples": {"inputs": {}, "response": {}},
 }
 _MAX_SHOWN = 4_000
-MAX_ROWS, MAX_ANSWERS = 40, 64
+MAX_ROWS, MAX_ANSWERS, MAX_RULES = 40, 64, 12
 """Rows of a list that the form shows; all controls together stay below a thousand, which is what
 the web takes of one form. The rest of a longer list is edited in the YAML."""
 
@@ -106,8 +108,14 @@ def sections(body: JsonValue) -> tuple[Section, ...]:
     return (
         _objectives(body),
         _interface(body),
+        _section(
+            body,
+            "request",
+            ("timeout_ms", "value", ()),
+            ("idempotent", "flag", ("", "true", "false")),
+        ),
         Section("errors", ("/errors",), rows=(_errors(body),)),
-        Section("fallback", ("/fallback",), rows=(_fallback(body),)),
+        Section("fallback", ("/fallback",), rows=(_fallback(body), *_fallback_rules(body))),
         _section(body, "logging", ("required", "words", ()), ("retention_days", "value", ())),
         Section(
             "drift",
@@ -364,6 +372,31 @@ def _fallback(body: JsonValue) -> Rows:
     return Rows("/fallback/response", "fallback", rows, named=True, is_cut=is_cut)
 
 
+def _fallback_rules(body: JsonValue) -> tuple[Rows, ...]:
+    """The rules in the order in which they are tried, and the examples that test them."""
+    specs: Mapping[str, tuple[tuple[str, str, Kind], ...]] = {
+        "rules": (
+            ("name", "name", "text"),
+            ("when", "when", "text"),
+            ("response", "gives", "json"),
+        ),
+        "examples": (("inputs", "row", "json"), ("response", "gives", "json")),
+    }
+    found = []
+    for key, fields in specs.items():
+        at: Path = ("fallback", key)
+        rows = []
+        for index in _indexes(body, at)[:MAX_RULES]:
+            controls = tuple(
+                _field(body, (*at, index, name), label, kind) for name, label, kind in fields
+            )
+            title = controls[0].value if key == "rules" else ""
+            rows.append(Row(pointer_of(*at, index), title or str(index + 1), controls))
+        is_cut = _count(body, at) > MAX_RULES
+        found.append(Rows(pointer_of(*at), key, tuple(rows), is_cut=is_cut))
+    return tuple(found)
+
+
 def _validation(body: JsonValue) -> Section:
     plain = tuple(
         _field(body, ("validation", name), name, "value")
@@ -424,7 +457,11 @@ def _new_row(body: JsonValue, rows: Rows, name: str) -> Edit:
     if not rows.named:
         held = _get(body, path)
         end = len(held) if isinstance(held, list) else 0
-        return Edit((*path, end), dict(_NEW_ROWS[rows.pointer]))
+        row = dict(_NEW_ROWS[rows.pointer])
+        fixed = _get(body, ("fallback", "response"))
+        if "response" in row and isinstance(fixed, dict):
+            row["response"] = fixed
+        return Edit((*path, end), row)
     taken = {row.title for row in rows.rows}
     usual = "environment" if rows.label == "approvals" else "field"
     free = (f"{usual}_{n}" for n in range(1, len(taken) + 2))

@@ -18,10 +18,17 @@ SECTIONS: dict[str, tuple[str | Promise, str | Promise]] = {
         _("Inputs and outputs"),
         _("Tensors as callers see them. A size that varies has a name; the batch is called batch."),
     ),
+    "request": (
+        _("One request"),
+        _("How long a caller waits, and whether a request may be run twice."),
+    ),
     "errors": (_("Errors"), _("Error answers that a caller may rely on.")),
     "fallback": (
         _("Fallback"),
-        _("The answer while the model is down. Give every output a value, or none."),
+        _(
+            "The answer while the model is down: of the first rule that holds for a row, else the "
+            "fixed one. Give every output a value, or none."
+        ),
     ),
     "logging": (_("Logging"), _("What every request’s log line carries, and for how long.")),
     "drift": (_("Drift"), _("Limits above which an alert is raised. Empty: none.")),
@@ -49,11 +56,16 @@ LABELS: dict[str, str | Promise] = {
     "max": _("Largest"),
     "nan": _("NaN"),
     "sums_to": _("Adds up to"),
+    "timeout_ms": _("Time-out"),
+    "idempotent": _("May be run again"),
     "status": _("Status"),
     "code": _("Code"),
     "retry": _("Trying again helps"),
     "counts_against": _("Counts against"),
     "answer": _("Value"),
+    "when": _("When"),
+    "gives": _("Answers"),
+    "row": _("Inputs"),
     "required": _("Fields"),
     "retention_days": _("Kept for"),
     "drift_score": _("Drift of inputs (KS), above"),
@@ -87,6 +99,7 @@ UNITS: dict[str, str | Promise] = {
     "latency_threshold": "ms",
     "latency_target": "%",
     "availability_target": "%",
+    "timeout_ms": "ms",
     "qps": _("per second"),
     "retention_days": _("days"),
     "p95_ms": "ms",
@@ -105,6 +118,8 @@ HINTS: dict[str, str | Promise] = {
     "every": _("30s, 15m, 1h"),
     "required": _("separated by commas"),
     "valid_until": "2027-12-31",
+    "when": "amount > 1000.0",
+    "row": '{"amount": 1200}',
 }
 
 CHOICES: dict[str, str | Promise] = {
@@ -128,15 +143,17 @@ ROWS: dict[str, tuple[str | Promise, str | Promise]] = {
     "inputs": (_("Inputs"), _("Add an input")),
     "outputs": (_("Outputs"), _("Add an output")),
     "errors": ("", _("Add an error")),
-    "fallback": ("", _("Add a value")),
+    "fallback": (_("Fixed answer"), _("Add a value")),
+    "rules": (_("Rules, in the order in which they are tried"), _("Add a rule")),
+    "examples": (_("Examples that test the rules"), _("Add an example")),
     "approvals": ("", _("Add an environment")),
 }
 NEW_NAMES: dict[str, str | Promise] = {
     "fallback": _("Name of the value"),
     "approvals": _("Name of the environment"),
 }
-_MONO = frozenset({"dims", "code", "name", "required", "answer", "dtype"})
-_WIDE = frozenset({"required", "roles", "answer"})
+_MONO = frozenset({"dims", "code", "name", "required", "answer", "dtype", "when"})
+_WIDE = frozenset({"required", "roles", "answer", "when", "gives", "row"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,14 +127,35 @@ def test_the_largest_contract_makes_a_form_that_the_web_takes() -> None:
     body: dict[str, object] = {
         "interface": {"inputs": [tensor] * 64, "outputs": [tensor] * 64},
         "errors": [error] * 64,
-        "fallback": {"response": {f"v{number}": 0 for number in range(128)}},
+        "fallback": {
+            "response": {f"v{number}": 0 for number in range(128)},
+            "rules": [{"name": "r", "when": "true", "response": {}}] * 32,
+            "examples": [{"inputs": {}, "response": {}}] * 128,
+        },
         "approvals": {f"e{number}": ["sre"] for number in range(32)},
     }
     found = sections(body)  # type: ignore[arg-type]
     controls = [field for section in found for field in section.all_fields]
     sent = sum(5 if field.kind == "roles" else 1 for field in controls)
     assert sent < 1000 - 20, "Django's DATA_UPLOAD_MAX_NUMBER_FIELDS"
-    assert [rows.is_cut for section in found for rows in section.rows] == [True] * 4 + [False]
+    assert [rows.is_cut for section in found for rows in section.rows] == [True] * 6 + [False]
+
+
+def test_rules_are_rows_of_the_form() -> None:
+    body: dict[str, object] = {"fallback": {"response": {"score": 0.3}}}
+    (added,) = act_of(body, "add:/fallback/rules")  # type: ignore[arg-type]
+    assert added.path == ("fallback", "rules", 0)
+    assert added.value == {"name": "", "when": "", "response": {"score": 0.3}}
+    body["fallback"] = {"response": {"score": 0.3}, "rules": [added.value], "examples": []}
+    found = sections(body)  # type: ignore[arg-type]
+    sent = {"field:/fallback/rules/0/when": ["age > 3"]}
+    sent["field:/fallback/rules/0/response"] = ['{"score": 0.5}']
+    assert edits_of(found, sent) == [
+        Edit(("fallback", "rules", 0, "when"), "age > 3"),
+        Edit(("fallback", "rules", 0, "response"), {"score": 0.5}),
+    ]
+    (gone,) = act_of(body, "remove:/fallback/rules/0")  # type: ignore[arg-type]
+    assert gone == Edit(("fallback", "rules", 0), remove=True)
 
 
 @pytest.mark.parametrize("text", ["objectives: 5\n", "interface: [1]\n", "- a\n", "fallback: x\n"])
