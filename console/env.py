@@ -167,6 +167,11 @@ class Config:
         """Model repository of the embedded Triton."""
         return self.home / "triton" / "repository"
 
+    @property
+    def gateway_secrets(self) -> Path:
+        """Where this installation keeps the tokens with which it reaches gateways."""
+        return self.home / "gateway-secrets"
+
 
 def load(environ: Mapping[str, str] | None = None) -> Config:
     """Read the environment.

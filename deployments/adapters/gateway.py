@@ -6,9 +6,9 @@ says so by itself. So one sets what a gateway should have, and its words come as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from deployments.rules.histograms import Histogram
 from deployments.rules.snapshots import Snapshot
@@ -49,6 +49,22 @@ class Nacked:
     reason: str
 
 
+Word = Connected | Disconnected | Acked | Nacked
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A gateway as it is registered: where it is managed, and what its product needs besides.
+
+    `options` name where a secret lies, never the secret itself (see `gateway_secrets`).
+    """
+
+    name: str
+    product: str
+    admin_url: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
 class GatewayAdapter(Protocol):
     """Control of all gateways of one product, told apart by their node ids."""
 
@@ -58,6 +74,10 @@ class GatewayAdapter(Protocol):
 
     async def stop(self) -> None:
         """End; the gateways serve on with what they have."""
+        ...
+
+    def register(self, gateways: Iterable[Registration]) -> None:
+        """Say which gateways of this product there are; those left out are let go."""
         ...
 
     def set_snapshot(self, node_id: str, snapshot: Snapshot) -> None:

@@ -16,8 +16,8 @@ import redis
 from console import live
 from console.errors import Conflict, Unavailable
 from deployments.adapters import live_store
-from deployments.adapters.envoy import stats as envoy_stats
 from deployments.adapters.gateway import GatewaySample
+from deployments.adapters.observing import GAUGES, observe
 from deployments.processes.database import AWAY, DatabaseThread
 from deployments.processes.node_watch import NodeLook, NodeWatch
 from deployments.rules.live_window import LiveWindow, Second, to_point
@@ -103,9 +103,8 @@ class Collector:
 
     async def _look(self, client: httpx.AsyncClient) -> None:
         """Read every gateway, and tell what the last second brought."""
-        names = list(self._watched.gateways.items())
         samples = await asyncio.gather(
-            *(envoy_stats.scrape(client, url, gateway=name) for name, url in names),
+            *(observe(client, gateway) for gateway in self._watched.gateways),
             return_exceptions=True,
         )
         now = time.time()
@@ -124,7 +123,7 @@ class Collector:
         source = await self._source(f"gateway:{sample.gateway}")
         readings = {
             name: Reading(
-                {n: c for n, c in cluster.counters.items() if n not in envoy_stats.GAUGES},
+                {n: c for n, c in cluster.counters.items() if n not in GAUGES},
                 cluster.latency,
             )
             for name, cluster in sample.clusters.items()

@@ -6,21 +6,30 @@ import asyncio
 import logging
 from collections import deque
 
+from django.conf import settings
+
 from console.errors import CovenantError
-from deployments.adapters.envoy.ads import Acked, AdsServer, Connected, Disconnected, Nacked
+from deployments.adapters.envoy.ads import AdsServer
+from deployments.adapters.gateway import (
+    Acked,
+    Connected,
+    Disconnected,
+    GatewayAdapter,
+    Nacked,
+    Word,
+)
+from deployments.adapters.gateway_products import reaching_adapters
 from deployments.adapters.notifications import notifications
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
 from deployments.services import gateways
 
 POLL_S = 1.0
 
-Word = Connected | Disconnected | Acked | Nacked
-
 log = logging.getLogger(__name__)
 
 
 class GatewayControl:
-    """Serves ADS on one address until it is told to stop.
+    """Serves ADS on one address, and goes to the gateways that do not come, until told to stop.
 
     It is woken by Postgres when a change commits, and looks each second all the same. Without the
     database the gateways keep their last snapshots, and what they said is written down later.
@@ -33,10 +42,13 @@ class GatewayControl:
         # Whether the rows may have changed: after an acknowledgement alone they have not.
         self._stale = True
         self._words: deque[Word] = deque()
-        self._unknown: set[str] = set()
         self._ads = AdsServer(
             on_connect=self._hear, on_disconnect=self._hear, on_ack=self._hear, on_nack=self._hear
         )
+        self._adapters: dict[str, GatewayAdapter] = {
+            "envoy": self._ads,
+            **reaching_adapters(self._hear, settings.CONFIG.gateway_secrets),
+        }
         self.port = 0
         self.listening = asyncio.Event()
 
@@ -59,7 +71,7 @@ class GatewayControl:
         finally:
             listener.cancel()
             stopper.cancel()
-            await self._ads.stop()
+            await asyncio.gather(*(adapter.stop() for adapter in self._adapters.values()))
             self._database.close()
 
     def _hear(self, word: Word) -> None:
@@ -94,18 +106,28 @@ class GatewayControl:
                 self._words.popleft()
             if self._stale:
                 self._stale = False
-                await self._send(self._ads.connected() - self._unknown)
+                await self._tell()
         except AWAY as error:
             self._stale = True
             log.warning("the gateways keep what they have, the database is away: %s", error)
         except CovenantError:
             log.exception("no snapshot could be made")
 
-    async def _send(self, connected: frozenset[str]) -> None:
+    async def _tell(self) -> None:
+        """Say to each product's adapter which gateways there are, and what they should have."""
+        registered = await self._database.run(gateways.registrations)
+        connected: set[str] = set()
+        for product, adapter in self._adapters.items():
+            own = [one for one in registered if one.product == product]
+            adapter.register(own)
+            connected |= adapter.connected() & {one.name for one in own}
         if not connected:
             return
+        products = {one.name: one.product for one in registered}
         for desired in await self._database.run(gateways.desired_snapshots, connected):
-            self._ads.set_snapshot(desired.gateway, desired.snapshot)
+            self._adapters[products[desired.gateway]].set_snapshot(
+                desired.gateway, desired.snapshot
+            )
             for state, reason in desired.refused:
                 await self._database.run(
                     gateways.record_unrenderable, desired.gateway, state, reason
@@ -117,12 +139,9 @@ class GatewayControl:
                 log.info("gateway %s connected from %s", name, word.peer)
                 if not await self._database.run(gateways.record_connected, name):
                     log.warning("no gateway is registered as %s; it is told nothing", name)
-                    self._unknown.add(name)
-                else:
-                    self._unknown.discard(name)
             case Disconnected(node_id=name):
                 log.info("gateway %s disconnected", name)
-                if name not in self._ads.connected():
+                if not any(name in adapter.connected() for adapter in self._adapters.values()):
                     await self._database.run(gateways.record_disconnected, name)
             case Acked(node_id=name, snapshot=snapshot):
                 await self._database.run(gateways.record_ack, name, snapshot)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from models_registry.rules.contract_terms import gettext_noop
+
 PRODUCT_NAMES = {"envoy": "Envoy", "kong": "Kong", "kubernetes": "Kubernetes Gateway API"}
 
 
@@ -76,79 +78,133 @@ _Table = Mapping[Capability, tuple[Level, str]]
 _KONG: _Table = {
     Capability.WEIGHTS: (
         Level.PART,
-        "Kong has no plugin for splits in its open source edition, and a target cannot rewrite a "
-        "path: a split among several versions runs a function of the bundled pre-function plugin.",
+        gettext_noop(
+            "Kong's open source edition has no plugin for splits, and a target cannot rewrite a "
+            "path: a split among versions runs a function of the bundled pre-function plugin."
+        ),
     ),
-    Capability.TESTERS: (Level.NONE, "Testers are not sent to Kong."),
+    Capability.TESTERS: (Level.NONE, gettext_noop("Testers are not sent to Kong.")),
     Capability.MIRROR: (
         Level.NONE,
-        "Kong has no plugin for mirroring in its open source edition.",
+        gettext_noop("Kong has no plugin for mirroring in its open source edition."),
     ),
-    Capability.COMPARISON: (Level.NONE, "Comparing outputs needs copies of requests."),
-    Capability.EXPERIMENTS: (Level.NONE, "Kong does not tell the experiment who got which version."),
-    Capability.RETRY_ONTO_BASELINE: (Level.NONE, "Kong retries within one upstream only."),
-    Capability.VALIDATION: (Level.NONE, "Requests reach Triton as they came."),
-    Capability.AUTHENTICATION: (Level.NONE, "Callers and their keys are not sent to Kong."),
-    Capability.ALLOW_DENY: (Level.NONE, "Allow and deny lists are not sent to Kong."),
-    Capability.RATE_LIMITS: (Level.NONE, "Rate limits are not sent to Kong."),
-    Capability.BODY_LIMIT: (Level.NONE, "The body limit is not sent to Kong."),
+    Capability.COMPARISON: (
+        Level.NONE,
+        gettext_noop("Comparing outputs needs copies of requests."),
+    ),
+    Capability.EXPERIMENTS: (
+        Level.NONE,
+        gettext_noop("Kong does not tell the experiment who got which version."),
+    ),
+    Capability.RETRY_ONTO_BASELINE: (
+        Level.NONE,
+        gettext_noop("Kong retries within one upstream only."),
+    ),
+    Capability.VALIDATION: (Level.NONE, gettext_noop("Requests reach Triton as they came.")),
+    Capability.AUTHENTICATION: (
+        Level.NONE,
+        gettext_noop("Callers and their keys are not sent to Kong."),
+    ),
+    Capability.ALLOW_DENY: (Level.NONE, gettext_noop("Allow and deny lists are not sent to Kong.")),
+    Capability.RATE_LIMITS: (Level.NONE, gettext_noop("Rate limits are not sent to Kong.")),
+    Capability.BODY_LIMIT: (Level.NONE, gettext_noop("The body limit is not sent to Kong.")),
     Capability.TIMEOUT: (
         Level.PART,
-        "Kong limits the time between two reads or writes, not that of the whole request.",
+        gettext_noop(
+            "Kong limits the time between two reads or writes, not that of the whole request."
+        ),
     ),
-    Capability.CONCURRENCY: (Level.NONE, "Kong has no limit on requests at one time."),
+    Capability.CONCURRENCY: (
+        Level.NONE,
+        gettext_noop("Kong has no limit on requests at one time."),
+    ),
     Capability.FALLBACK_FIXED: (
         Level.PART,
-        "The answer is the contract's plain JSON, not tensors of the batch that was asked.",
+        gettext_noop(
+            "The answer is the contract's plain JSON, not tensors of the batch that was asked."
+        ),
     ),
-    Capability.FALLBACK_RULES: (Level.NONE, "Only the contract's fixed answer is sent to Kong."),
+    Capability.FALLBACK_RULES: (
+        Level.NONE,
+        gettext_noop("Only the contract's fixed answer is sent to Kong."),
+    ),
     Capability.VERSION_STATISTICS: (
         Level.NONE,
-        "Kong counts by service; versions that share a split are counted together. Read Triton's "
-        "own statistics instead.",
+        gettext_noop(
+            "Kong counts by service; versions that share a split are counted together. Read "
+            "Triton's own statistics instead."
+        ),
     ),
     Capability.ACKNOWLEDGEMENT: (
         Level.PART,
-        "Kong says that a change is stored, and its workers take it up some seconds later: the "
-        "acknowledgement waits for as long as Kong's own configuration says that may take.",
+        gettext_noop(
+            "Kong says that a change is stored, and its workers take it up some seconds later: the "
+            "acknowledgement waits for as long as Kong's own configuration says that may take."
+        ),
     ),
 }
 
 _KUBERNETES: _Table = {
     Capability.STICKY: (
         Level.NONE,
-        "HTTPRoute cannot keep a caller on a version by a header of the caller's own.",
+        gettext_noop(
+            "HTTPRoute cannot keep a caller on a version by a header of the caller's own."
+        ),
     ),
-    Capability.MINIMAL_MOVEMENT: (Level.NONE, "Without sticky callers each request is drawn anew."),
-    Capability.TESTERS: (Level.NONE, "Testers are not sent to the Gateway API."),
-    Capability.COMPARISON: (Level.NONE, "Sampled copies for comparison are not sent."),
-    Capability.EXPERIMENTS: (Level.NONE, "Callers cannot be kept on a version."),
+    Capability.MINIMAL_MOVEMENT: (
+        Level.NONE,
+        gettext_noop("Without sticky callers each request is drawn anew."),
+    ),
+    Capability.TESTERS: (Level.NONE, gettext_noop("Testers are not sent to the Gateway API.")),
+    Capability.MIRROR: (
+        Level.NONE,
+        gettext_noop(
+            "HTTPRoute mirrors a request with the path of the version that answers it, and "
+            "Triton's versions differ by their path."
+        ),
+    ),
+    Capability.COMPARISON: (
+        Level.NONE,
+        gettext_noop("Sampled copies for comparison are not sent."),
+    ),
+    Capability.EXPERIMENTS: (Level.NONE, gettext_noop("Callers cannot be kept on a version.")),
     Capability.RETRY_ONTO_BASELINE: (
         Level.NONE,
-        "HTTPRoute has no retry onto another backend.",
+        gettext_noop("HTTPRoute has no retry onto another backend."),
     ),
-    Capability.VALIDATION: (Level.NONE, "HTTPRoute cannot look into a body."),
+    Capability.VALIDATION: (Level.NONE, gettext_noop("HTTPRoute cannot look into a body.")),
     Capability.AUTHENTICATION: (
         Level.NONE,
-        "HTTPRoute has no authentication of callers; each implementation has policies of its own.",
+        gettext_noop(
+            "HTTPRoute has no authentication of callers; implementations have their own policies."
+        ),
     ),
-    Capability.ALLOW_DENY: (Level.NONE, "HTTPRoute has no allow and deny lists."),
-    Capability.RATE_LIMITS: (Level.NONE, "HTTPRoute has no rate limits."),
-    Capability.BODY_LIMIT: (Level.NONE, "HTTPRoute has no limit on bodies."),
-    Capability.CONCURRENCY: (Level.NONE, "HTTPRoute has no limit on requests at one time."),
-    Capability.FALLBACK_FIXED: (Level.NONE, "HTTPRoute cannot answer by itself."),
-    Capability.FALLBACK_RULES: (Level.NONE, "HTTPRoute cannot answer by itself."),
+    Capability.ALLOW_DENY: (Level.NONE, gettext_noop("HTTPRoute has no allow and deny lists.")),
+    Capability.RATE_LIMITS: (Level.NONE, gettext_noop("HTTPRoute has no rate limits.")),
+    Capability.BODY_LIMIT: (Level.NONE, gettext_noop("HTTPRoute has no limit on bodies.")),
+    Capability.CONCURRENCY: (
+        Level.NONE,
+        gettext_noop("HTTPRoute has no limit on requests at one time."),
+    ),
+    Capability.FALLBACK_FIXED: (Level.NONE, gettext_noop("HTTPRoute cannot answer by itself.")),
+    Capability.FALLBACK_RULES: (Level.NONE, gettext_noop("HTTPRoute cannot answer by itself.")),
     Capability.OPEN_CIRCUIT: (
         Level.PART,
-        "Callers get the gateway's own 503, without the contract's error code and Retry-After.",
+        gettext_noop(
+            "Callers get the gateway's own 503, without the contract's error code and Retry-After."
+        ),
     ),
     Capability.VERSION_STATISTICS: (
         Level.NONE,
-        "The Gateway API has no statistics; read Triton's own, or those of the implementation.",
+        gettext_noop(
+            "The Gateway API has no statistics; read Triton's own, or those of the implementation."
+        ),
     ),
     Capability.ACKNOWLEDGEMENT: (
         Level.PART,
-        "The controller says that it accepted a route, not that every proxy acts on it yet.",
+        gettext_noop(
+            "The controller says that it accepted a route, not that every proxy acts on it yet."
+        ),
     ),
 }
 
@@ -162,7 +218,8 @@ def supports(product: str, options: Mapping[str, Any]) -> tuple[Support, ...]:
     """
     table = {**_TABLES[product], **_by_options(product, options)}
     return tuple(
-        Support(capability, *table.get(capability, (Level.FULL, ""))) for capability in Capability
+        Support(capability, *table.get(capability, (Level.FULL, gettext_noop(""))))
+        for capability in Capability
     )
 
 
@@ -185,7 +242,9 @@ def lack_words(lack: Lack) -> str:
 
 def _by_options(product: str, options: Mapping[str, Any]) -> _Table:
     if product == "kong" and options.get("functions") is False:
-        why = "This Kong runs no functions (untrusted_lua), so it cannot divide traffic."
+        why = gettext_noop(
+            "This Kong runs no functions (untrusted_lua), so it cannot divide traffic."
+        )
         return {
             Capability.WEIGHTS: (Level.NONE, why),
             Capability.STICKY: (Level.NONE, why),
@@ -197,18 +256,9 @@ def _by_options(product: str, options: Mapping[str, Any]) -> _Table:
     if not options.get("backend_rewrites"):
         table[Capability.WEIGHTS] = (
             Level.NONE,
-            "It is not registered as one that rewrites the path of each backend (backend_rewrites),"
-            " and Triton's versions differ by their path.",
-        )
-    if not options.get("mirror"):
-        table[Capability.MIRROR] = (
-            Level.NONE,
-            "It is not registered as one that mirrors requests (mirror).",
-        )
-    elif not options.get("mirror_fraction"):
-        table[Capability.MIRROR] = (
-            Level.PART,
-            "It mirrors every request: it is not registered as one that mirrors a share "
-            "(mirror_fraction).",
+            gettext_noop(
+                "It is not registered as one that rewrites the path of each backend "
+                "(backend_rewrites), and Triton's versions differ by their path."
+            ),
         )
     return table

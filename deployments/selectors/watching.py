@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from deployments.adapters.gateway import Registration
+from deployments.adapters.observing import observes
 from deployments.models import Gateway, Node, NodeState, Placement, PlacementState
 
 
@@ -20,12 +22,12 @@ class WatchedNode:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Gateways by name with their admin address, nodes, and whose endpoints a version serves.
+    """Gateways that say what they counted, nodes, and whose endpoints a version serves.
 
     `endpoints_of` maps (node, Triton model, version) to (environment, model).
     """
 
-    gateways: dict[str, str] = field(default_factory=dict)
+    gateways: tuple[Registration, ...] = ()
     nodes: tuple[WatchedNode, ...] = ()
     endpoints_of: dict[tuple[str, str, int], tuple[tuple[str, str], ...]] = field(
         default_factory=dict
@@ -55,7 +57,11 @@ def watched() -> Watched:
         for name, address, state in Node.objects.values_list("name", "grpc_address", "state")
     )
     return Watched(
-        gateways=dict(Gateway.objects.values_list("name", "admin_url")),
+        gateways=tuple(
+            Registration(*row)
+            for row in Gateway.objects.values_list("name", "adapter", "admin_url", "options")
+            if observes(row[1])
+        ),
         nodes=nodes,
         endpoints_of={slot: tuple(sorted(keys)) for slot, keys in endpoints.items()},
     )

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from console import live
 from console.errors import CovenantError
+from deployments.adapters.gateway import Registration
 from deployments.models import (
     Endpoint,
     Gateway,
@@ -42,6 +43,16 @@ def wake_gateways() -> None:
     """Have the gateway control look at the rows, once the caller's transaction has committed."""
     with connection.cursor() as cursor:
         cursor.execute("select pg_notify(%s, '')", [CHANNEL])
+
+
+def registrations() -> list[Registration]:
+    """Every gateway as it is registered; one query."""
+    return [registration_of(gateway) for gateway in Gateway.objects.all()]
+
+
+def registration_of(gateway: Gateway) -> Registration:
+    """What an adapter has to know of a gateway."""
+    return Registration(gateway.name, gateway.adapter, gateway.admin_url, gateway.options)
 
 
 def gateway_state(gateway: Gateway) -> GatewayState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from typing import Any
 
 import httpx
@@ -11,29 +12,36 @@ from django.db import transaction
 
 from console.actors import Actor, require
 from console.errors import Conflict, Unavailable
-from console.services import jobs
 from console.services.job_runs import JobRun
 from deployments.adapters.envoy import stats as envoy_stats
 from deployments.models import (
     Endpoint,
-    EndpointMode,
     Gateway,
+    Incident,
     SplitCause,
     SplitState,
     TrafficSplit,
 )
 from deployments.rules import splits
+from deployments.rules.incidents import OTHER_VERSION, level_of_mode, severity_of
 from deployments.rules.snapshots import ClusterKey, ClusterKind
 from deployments.selectors.acknowledgements import GatewayWord, gateway_words
 from deployments.selectors.readiness import ready_versions
-from deployments.selectors.rollback_choice import is_rolled_back, rollback_choice
-from deployments.services.traffic import (
-    Wanted,
-    locked_endpoint,
-    need_reason,
-    wanted_of,
-    write_split,
+from deployments.selectors.rollback_choice import (
+    RollbackChoice,
+    is_rolled_back,
+    rollback_choice,
+    versions_before,
 )
+from deployments.services.incidents import (
+    add_event,
+    end_incident,
+    open_incident,
+    unresolved_incident,
+)
+from deployments.services.redeploys import answer_meanwhile, deploy_again, version_to_deploy
+from deployments.services.rollback_splits import all_traffic_on, write_rollback
+from deployments.services.traffic import Wanted, locked_endpoint, need_reason, wanted_of
 
 ACKNOWLEDGED_WITHIN_S = 20.0
 QUIET_WITHIN_S = 15.0
@@ -46,9 +54,13 @@ def roll_back(
     """Send all traffic to `to`, or to the last good version by itself, and supervise it by a job.
 
     The flip is written at once. An endpoint that answered with its fallback or not at all returns
-    to normal mode. Rolling back twice is one rollback: to go further back, name the version.
+    to normal mode. Where no earlier version is ready, or `to` is not, the version is deployed
+    again: its fallback answers meanwhile (level 2; without one the circuit is open), and the
+    traffic goes there by itself. A rollout that is under way ends. Rolling back twice is one
+    rollback: to go further back, name the version.
 
-    Raises Conflict `no_good_version` (with level 2 as the way out) or `not_ready`, NotFound.
+    Raises Conflict `no_good_version` (with level 2 as the way out) or `not_ready`, NotFound, and
+    what a deploy raises where one is needed.
     """
     require(actor, "endpoint.rollback")
     need_reason(reason)
@@ -58,35 +70,16 @@ def roll_back(
         if current is not None and to is None and is_rolled_back(current):
             return current
         ready = ready_versions(endpoint)
-        target = _target(endpoint, ready) if to is None else to
-        splits.check_ready({target: splits.WHOLE}, ready)
-        now = wanted_of(current)
-        # Rules and mirrors that lead elsewhere would keep callers on the version to get away from.
-        rules = [rule for rule in now.header_rules if int(rule["version"]) == target]
-        mirror = now.mirror if now.mirror and int(now.mirror["version"]) == target else None
-        wanted = Wanted(
-            EndpointMode.NORMAL, {target: splits.WHOLE}, now.sticky_header, rules, mirror
-        )
-        if current is not None and _same(now, wanted):
+        choice = rollback_choice(endpoint, ready) if to is None else RollbackChoice(to)
+        if choice.target is None or choice.target not in ready:
+            return _roll_back_to_what_is_gone(endpoint, choice, ready, reason, actor)
+        target, now = choice.target, wanted_of(current)
+        if current is not None and _same(now, all_traffic_on(now, target)):
             return current
-        split = write_split(
-            endpoint,
-            wanted,
-            cause=SplitCause.ROLLBACK,
-            reason=reason,
-            actor=actor,
-            action="endpoint.rollback",
+        split = write_rollback(
+            endpoint, target, reason=reason, actor=actor, cause=SplitCause.ROLLBACK
         )
-        left = sorted(v for v, points in now.weights.items() if points and v != target)
-        split.job = jobs.enqueue(
-            kind="rollback",
-            subject=str(endpoint),
-            subject_url=f"/endpoints/{endpoint}/",
-            arguments={"split": split.pk, "to": target, "left": left},
-            idempotency_key=f"rollback:{split.pk}",
-            actor=actor,
-        )
-        split.save(update_fields=["job"])
+        _open_incident(endpoint, split, target, reason, actor)
     return split
 
 
@@ -102,6 +95,8 @@ def supervise_rollback(run: JobRun) -> dict[str, Any]:
     words = _until_acknowledged(run, split)
     took = max((w.took_ms or 0.0 for w in words if w.outcome == "applied"), default=0.0)
     run.log(f"All traffic is on v{run.job.arguments['to']} after {took:.0f} ms.")
+    with run.transaction():
+        _end_incident(split, run.actor)
     run.progress(0.6, "Watching that nobody is left behind")
     still = _until_quiet(run, split, run.job.arguments["left"])
     if still:
@@ -120,15 +115,74 @@ def supervise_rollback(run: JobRun) -> dict[str, Any]:
     }
 
 
-def _target(endpoint: Endpoint, ready: dict[int, list[str]]) -> int:
-    choice = rollback_choice(endpoint, ready)
-    if choice.target is None:
+def _roll_back_to_what_is_gone(
+    endpoint: Endpoint, choice: RollbackChoice, ready: Collection[int], reason: str, actor: Actor
+) -> TrafficSplit:
+    """Deploy the version again while level 2 (or 3) answers; the caller holds the lock."""
+    numbers = [choice.target] if choice.target is not None else versions_before(endpoint)
+    carrying = {v for v, points in wanted_of(endpoint.current).weights.items() if points}
+    release = version_to_deploy(endpoint, [v for v in numbers if v not in {*ready, *carrying}])
+    if release is None:
+        if choice.target is not None:
+            splits.check_ready({choice.target: splits.WHOLE}, ready)
         raise Conflict(
             choice.why_not,
             code="no_good_version",
             hint="Switch the endpoint to fallback (level 2), or deploy the earlier version again.",
         )
-    return choice.target
+    split = answer_meanwhile(endpoint, cause=SplitCause.ROLLBACK, reason=reason, actor=actor)
+    incident = _open_incident(endpoint, split, release.version.number, reason, actor)
+    deploy_again(
+        endpoint,
+        release,
+        split=split,
+        incident=incident,
+        by_hand=True,
+        at=split.created_at,
+        actor=actor,
+    )
+    return split
+
+
+def _open_incident(
+    endpoint: Endpoint, split: TrafficSplit, target: int, reason: str, actor: Actor
+) -> Incident:
+    """A rollback by hand is a disturbance too, which the person who does it sees to."""
+    level = level_of_mode(split.mode) or OTHER_VERSION
+    incident = open_incident(
+        endpoint=endpoint,
+        cause="by_hand",
+        title=f"Rolled back to v{target}",
+        severity=severity_of(level),
+        at=split.created_at,
+        actor=actor,
+        level=level,
+        message=reason,
+    )
+    add_event(
+        incident=incident,
+        kind="moved",
+        at=split.created_at,
+        actor=actor,
+        level=level,
+        split=split,
+        message=reason,
+    )
+    return incident
+
+
+def _end_incident(split: TrafficSplit, actor: Actor) -> None:
+    """Every gateway acts on a rollback by hand: callers are well. One by itself is watched on."""
+    incident = unresolved_incident(split.endpoint)
+    if split.applied_at is None or split.cause != SplitCause.ROLLBACK or incident is None:
+        return
+    if incident.events.filter(split=split).exists():
+        end_incident(
+            incident=incident,
+            at=split.applied_at,
+            actor=actor,
+            message="Every gateway acts on the rollback.",
+        )
 
 
 def _same(now: Wanted, wanted: Wanted) -> bool:
@@ -177,30 +231,38 @@ def _until_quiet(run: JobRun, split: TrafficSplit, left: list[int]) -> int:
         ClusterKey(endpoint.environment.name, endpoint.model.name, ClusterKind.VERSION, number).name
         for number in left
     ]
-    urls = dict(
-        Gateway.objects.filter(
+    listening = [
+        registration_of(gateway)
+        for gateway in Gateway.objects.filter(
             connected=True, listeners__environment_id=endpoint.environment_id
-        ).values_list("name", "admin_url")
-    )
+        )
+    ]
+    watched = [gateway for gateway in listening if observes(gateway.product)]
+    for gateway in listening:
+        if gateway not in watched:
+            run.log(
+                f"The gateway {gateway.name} does not say who got what, so nobody watched there.",
+                level="warning",
+            )
     deadline = time.monotonic() + QUIET_WITHIN_S
-    before = asyncio.run(_answered(urls, names))
+    before = asyncio.run(_answered(watched, names))
     while True:
         run.check()
         time.sleep(LOOK_EVERY_S)
-        after = asyncio.run(_answered(urls, names))
+        after = asyncio.run(_answered(watched, names))
         grown = max(after - before, 0)
         if grown == 0 or time.monotonic() >= deadline:
             return grown
         before = after
 
 
-async def _answered(urls: dict[str, str], clusters: list[str]) -> int:
+async def _answered(gateways: list[Registration], clusters: list[str]) -> int:
     """How many answers these clusters have given on all gateways that can be reached."""
     count = 0
     async with httpx.AsyncClient(timeout=2.0) as client:
-        for name, url in urls.items():
+        for gateway in gateways:
             try:
-                sample = await envoy_stats.scrape(client, url, gateway=name)
+                sample = await observe(client, gateway)
             except Unavailable:
                 continue
             count += sum(

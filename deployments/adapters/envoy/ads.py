@@ -7,7 +7,7 @@ what became of it. With this server gone, gateways go on serving what they have.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from deployments.adapters.gateway import (
     Disconnected,
     GatewayAdapter,
     Nacked,
+    Registration,
 )
 from deployments.rules.snapshots import Snapshot
 
@@ -126,6 +127,9 @@ class AdsServer(
         if self._server is not None:
             await self._server.stop(grace=None)
             self._server = None
+
+    def register(self, gateways: Iterable[Registration]) -> None:
+        """Nothing to do: an Envoy comes by itself, and says who it is."""
 
     def set_snapshot(self, node_id: str, snapshot: Snapshot) -> None:
         """Tell a gateway what it should have, now if it is connected or when it comes.
