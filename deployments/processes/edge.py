@@ -5,6 +5,7 @@ from __future__ import annotations
 import uvicorn
 
 from deployments.edge.app import EdgeApp
+from deployments.edge.comparisons import Comparisons
 from deployments.edge.http import Part
 
 GRACE_S = 3
@@ -12,7 +13,7 @@ GRACE_S = 3
 
 def parts() -> tuple[Part, ...]:
     """Everything that the edge does."""
-    return ()
+    return (Comparisons(),)
 
 
 def server(host: str, port: int) -> uvicorn.Server:

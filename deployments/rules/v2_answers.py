@@ -106,3 +106,18 @@ def _texts(data: bytes) -> list[str]:
         texts.append(data[at + 4 : at + 4 + length].decode("utf-8", "replace"))
         at += 4 + length
     return texts
+
+
+def wanted_outputs(body: bytes, described: int | None = None) -> frozenset[str]:
+    """The outputs that a request names; none stands for all of them.
+
+    Raises UnreadableAnswer for a request that no answer can be judged by: one that is no JSON, or
+    that asks for the classes of an output in place of its values.
+    """
+    try:
+        outputs = json.loads(body if described is None else body[:described]).get("outputs") or []
+        if any("classification" in (one.get("parameters") or {}) for one in outputs):
+            raise UnreadableAnswer("classes are asked for")
+        return frozenset(str(one["name"]) for one in outputs)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnreadableAnswer(str(error)) from error

@@ -98,7 +98,7 @@ def _write_cursors(source: str, reader: Reader, changed: Iterable[str], at: date
 
 def _write_rollups(booking: Booking) -> None:
     slots = sorted({*booking.traffic, *booking.work}, key=str)
-    ids = _endpoint_ids({key for key, _, _ in slots})
+    ids = endpoint_ids({key for key, _, _ in slots})
     wanted = [(ids[key], version, minute) for key, version, minute in slots if key in ids]
     if not wanted:
         return
@@ -158,7 +158,7 @@ def _add_work(row: MinuteRollup, work: Work) -> None:
     row.triton_failures += work.failures
 
 
-def _endpoint_ids(keys: set[EndpointKey]) -> Mapping[EndpointKey, int]:
+def endpoint_ids(keys: set[EndpointKey]) -> Mapping[EndpointKey, int]:
     rows = Endpoint.objects.filter(
         environment__name__in={environment for environment, _ in keys},
         model__name__in={model for _, model in keys},

@@ -1,0 +1,186 @@
+"""Copies of requests come in; both versions answer them here, and what differs is kept.
+
+The copy is taken at once and worked on behind it: neither the gateway nor the edge's answers to
+callers wait. What there is no room for is dropped, and the share that is looked at is smaller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+import httpx
+import redis
+
+from deployments.adapters import comparison_store
+from deployments.edge.http import Request, Response, Route
+from deployments.edge.ledger import Ledger, minute_of
+from deployments.processes.database import AWAY, DatabaseThread
+from deployments.rules.comparison_figures import Figures
+from deployments.rules.comparison_windows import to_point
+from deployments.rules.comparisons import Answered, FaultKind, compare
+from deployments.rules.token_buckets import TokenBucket
+from deployments.rules.v2_answers import UnreadableAnswer, parse_answer, wanted_outputs
+from deployments.selectors.sampled_endpoints import SampledEndpoint, sampled_endpoints
+from deployments.services.comparisons import KIND, Slot, book_comparisons
+
+LARGEST_SAMPLE = 1024 * 1024
+LARGEST_ANSWER = 4 * 1024 * 1024
+A_SECOND = 20
+"""Samples of one endpoint that are worked on each second."""
+AT_ONCE = 16
+WATCH_S = 1.0
+TELL_S = 1.0
+BOOK_S = 5.0
+LENGTH_HEADER = "inference-header-content-length"
+
+log = logging.getLogger(__name__)
+
+_turns = itertools.count()
+
+Point = tuple[str, int, int, int]
+"""Endpoint, baseline, candidate, and the second."""
+
+
+class Comparisons:
+    """The part of the edge that compares versions."""
+
+    name = "comparisons"
+
+    def __init__(self) -> None:
+        self._endpoints: dict[str, SampledEndpoint] = {}
+        self._rates: dict[str, TokenBucket] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._points: dict[Point, Figures] = {}
+        self._ledger: Ledger[Slot, Figures] = Ledger(KIND, Figures())
+        self._client: httpx.AsyncClient | None = None
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        pattern = re.compile(r"/v2/models/[^/]+/infer")
+        return (Route("POST", pattern, self.take, max_body=LARGEST_SAMPLE, at_once=64),)
+
+    async def run(self) -> None:
+        """Keep in mind what is compared, and write down what was found."""
+        database = DatabaseThread()
+        async with httpx.AsyncClient(trust_env=False) as client:
+            self._client = client
+            loops = [
+                asyncio.create_task(self._every(WATCH_S, lambda: self._watch(database))),
+                asyncio.create_task(self._every(TELL_S, self._tell)),
+                asyncio.create_task(self._every(BOOK_S, lambda: self._book(database))),
+            ]
+            try:
+                await asyncio.gather(*loops)
+            finally:
+                for task in [*loops, *self._tasks]:
+                    task.cancel()
+                await asyncio.gather(*loops, *self._tasks, return_exceptions=True)
+                self._client = None
+                with suppress(*AWAY):
+                    await self._book(database)
+                database.close()
+
+    async def take(self, request: Request) -> Response:
+        """Accept a copy, or say that there is no room for it."""
+        endpoint = self._endpoints.get(request.headers.get("x-covenant-sample", ""))
+        if endpoint is None or self._client is None:
+            return Response(404)
+        key = f"{endpoint.environment}/{endpoint.model}"
+        rate = self._rates.setdefault(key, TokenBucket(A_SECOND))
+        if len(self._tasks) >= AT_ONCE or not rate.take(time.monotonic()):
+            return Response(429)
+        task = asyncio.create_task(self._compare(self._client, endpoint, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return Response(202)
+
+    async def _compare(
+        self, client: httpx.AsyncClient, endpoint: SampledEndpoint, request: Request
+    ) -> None:
+        said = request.headers.get(LENGTH_HEADER, "")
+        described = int(said) if said.isdecimal() else None
+        try:
+            wanted = wanted_outputs(request.body, described)
+        except UnreadableAnswer:
+            return
+        sides = await asyncio.gather(
+            _ask(client, endpoint.baseline_urls, request, endpoint.timeout_s),
+            _ask(client, endpoint.candidate_urls, request, endpoint.timeout_s),
+        )
+        rules = [one for one in endpoint.outputs if not wanted or one.name in wanted]
+        figures = await asyncio.to_thread(compare, *sides, rules, endpoint.tolerance)
+        self._keep(endpoint, figures)
+
+    def _keep(self, endpoint: SampledEndpoint, figures: Figures) -> None:
+        now = int(time.time())
+        pair = (endpoint.baseline, endpoint.candidate)
+        point = (f"{endpoint.environment}/{endpoint.model}", *pair, now)
+        self._points[point] = self._points.get(point, Figures()) + figures
+        slot = Slot(endpoint.environment, endpoint.model, *pair, minute_of(now))
+        self._ledger.add(slot, figures)
+
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except AWAY as error:
+                log.warning("%s: waiting for the database: %s", self.name, error)
+            await asyncio.sleep(seconds)
+
+    async def _watch(self, database: DatabaseThread) -> None:
+        self._endpoints = await database.run(sampled_endpoints)
+
+    async def _tell(self) -> None:
+        """Hand on the seconds so far; a second that goes on comes as several points."""
+        if not self._points:
+            return
+        found, self._points = self._points, {}
+        rings: dict[str, list[dict[str, object]]] = {}
+        for (key, baseline, candidate, at), one in found.items():
+            rings.setdefault(key, []).append(to_point(at, baseline, candidate, one))
+        try:
+            await asyncio.to_thread(comparison_store.store, rings)
+        except redis.RedisError as error:
+            log.warning("compared answers are not kept live, Redis is away: %s", error)
+
+    async def _book(self, database: DatabaseThread) -> None:
+        await self._ledger.book(database, book_comparisons)
+
+
+async def _ask(
+    client: httpx.AsyncClient, urls: Sequence[str], request: Request, timeout_s: float
+) -> Answered:
+    """What one version says to the request, as its caller sent it."""
+    headers = {
+        name: request.headers[name]
+        for name in ("content-type", LENGTH_HEADER)
+        if name in request.headers
+    }
+    try:
+        async with asyncio.timeout(timeout_s):
+            reply = await client.post(
+                urls[next(_turns) % len(urls)], content=request.body, headers=headers, timeout=None
+            )
+    except TimeoutError:
+        return Answered(fault=FaultKind.LATE)
+    except httpx.HTTPError:
+        return Answered(fault=FaultKind.ERROR)
+    return _answered(reply.status_code, reply.headers, reply.content)
+
+
+def _answered(status: int, headers: Mapping[str, str], body: bytes) -> Answered:
+    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        return Answered(fault=FaultKind.ERROR)
+    if status != httpx.codes.OK:
+        return Answered(refused=True)
+    try:
+        said = headers.get(LENGTH_HEADER)
+        return Answered(parse_answer(body, int(said) if said else None))
+    except (UnreadableAnswer, ValueError):
+        return Answered(fault=FaultKind.ERROR)
