@@ -34,3 +34,16 @@ def last_good(current: Weights, earlier: Sequence[Weights], ready: Collection[in
         if others:
             return max(others, key=lambda version: (others[version], -version))
     return None
+
+
+def good_before(current: Weights, earlier: Sequence[Weights]) -> list[int]:
+    """Every version that led or shared the traffic, the likeliest to be good first.
+
+    Those that share it now come first, then those of earlier splits, newest first.
+    """
+    found: dict[int, None] = {}
+    for weights in (current, *earlier):
+        carrying = [version for version, points in weights.items() if points]
+        for version in sorted(carrying, key=lambda version: (-weights[version], version)):
+            found.setdefault(version)
+    return list(found)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from deployments.models import Endpoint, SplitCause, SplitState, TrafficSplit
-from deployments.rules.rollback_targets import last_good
+from deployments.rules.rollback_targets import good_before, last_good
+from models_registry.models import Release, ReleaseState
 
 LOOK_BACK = 50
 
@@ -29,13 +30,7 @@ def rollback_choice(endpoint: Endpoint, ready: Collection[int]) -> RollbackChoic
         return RollbackChoice(None, "Nothing has any traffic here yet.")
     if is_rolled_back(current):
         return RollbackChoice(None, "It is rolled back already; name a version to go further back.")
-    history = endpoint.splits.filter(
-        applied_at__isnull=False, revision__lt=current.revision
-    ).order_by("-revision")
-    earlier = [
-        _weights(weights) for weights in history.values_list("weights", flat=True)[:LOOK_BACK]
-    ]
-    target = last_good(_weights(current.weights), earlier, ready)
+    target = last_good(_weights(current.weights), _earlier(endpoint, current), ready)
     if target is None:
         return RollbackChoice(
             None, f"{endpoint} has no earlier version that is ready to go back to."
@@ -43,9 +38,42 @@ def rollback_choice(endpoint: Endpoint, ready: Collection[int]) -> RollbackChoic
     return RollbackChoice(target)
 
 
+def versions_before(endpoint: Endpoint) -> list[int]:
+    """Versions that had traffic here, the likeliest to be good first, ready or not; one query."""
+    current = endpoint.current
+    if current is None:
+        return []
+    return good_before(_weights(current.weights), _earlier(endpoint, current))
+
+
+def releases_to_deploy_again(endpoint: Endpoint, numbers: Sequence[int]) -> dict[int, Release]:
+    """The newest approved release here of each of these versions that has one; one query.
+
+    Whether it may be deployed still (signatures, policy, freeze) is for the deploy to verify.
+    """
+    found = (
+        Release.objects.filter(
+            environment=endpoint.environment_id,
+            version__model=endpoint.model_id,
+            version__number__in=list(numbers),
+            state=ReleaseState.APPROVED,
+        )
+        .select_related("version")
+        .order_by("requested_at", "pk")
+    )
+    return {release.version.number: release for release in found}
+
+
 def is_rolled_back(split: TrafficSplit) -> bool:
     """Whether the split is itself a rollback that no gateway refused."""
     return split.cause == SplitCause.ROLLBACK and split.state != SplitState.REFUSED
+
+
+def _earlier(endpoint: Endpoint, current: TrafficSplit) -> list[dict[int, int]]:
+    history = endpoint.splits.filter(
+        applied_at__isnull=False, revision__lt=current.revision
+    ).order_by("-revision")
+    return [_weights(weights) for weights in history.values_list("weights", flat=True)[:LOOK_BACK]]
 
 
 def _weights(stored: dict[str, int]) -> dict[int, int]:

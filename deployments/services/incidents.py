@@ -183,6 +183,11 @@ def unresolved_incident(endpoint: Endpoint) -> Incident | None:
 
 def _begin(*, actor: Actor, message: str, **fields: Any) -> Incident:
     incident = Incident.objects.create(**fields)
+    if not actor.is_system:
+        # Whoever moves the traffic by hand sees to it already.
+        incident.state, incident.acknowledged_by = IncidentState.ACKNOWLEDGED, actor.user
+        incident.acknowledged_at = incident.started_at
+        incident.save(update_fields=["state", "acknowledged_by", "acknowledged_at"])
     add_event(
         incident=incident,
         kind="opened",

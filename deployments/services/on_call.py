@@ -37,11 +37,11 @@ def on_call(model: RegisteredModel) -> list[User]:
 
 
 def call(incident: Incident, actor: Actor) -> list[User]:
-    """Tell those on call of the incident: in the inbox, and of a P1 by mail, too.
+    """Tell those on call of the incident, but who did it: in the inbox, and of a P1 by mail, too.
 
     Belongs into the transaction of what it tells of; the mail is a job of its own. Gives whom.
     """
-    people = on_call(incident.endpoint.model)
+    people = [one for one in on_call(incident.endpoint.model) if one != actor.user]
     urgent = incident.severity == IncidentSeverity.P1
     notices.notify(
         people=people,
@@ -57,7 +57,7 @@ def call(incident: Incident, actor: Actor) -> list[User]:
             kind="call_by_mail",
             subject=str(incident.endpoint),
             subject_url=f"/incidents/{incident.pk}/",
-            arguments={"incident": str(incident.pk)},
+            arguments={"incident": str(incident.pk), "people": [one.pk for one in people]},
             idempotency_key=f"call_by_mail:{incident.pk}:{incident.events.count()}",
             actor=actor,
         )
@@ -78,7 +78,8 @@ def send_call(run: JobRun) -> dict[str, Any]:
     incident = Incident.objects.select_related("endpoint__model", "endpoint__environment").get(
         pk=run.job.arguments["incident"]
     )
-    people = [person for person in on_call(incident.endpoint.model) if person.email]
+    called = User.objects.filter(pk__in=run.job.arguments["people"], is_active=True)
+    people = list(called.exclude(email="").order_by("pk"))
     server: EmailServer | None = settings.MAIL_SERVER
     if server is None:
         run.log("No mail server is set any more.", level="warning")

@@ -13,7 +13,8 @@ from django.db import transaction
 from console.actors import Actor, require
 from console.errors import Conflict, Unavailable
 from console.services.job_runs import JobRun
-from deployments.adapters.envoy import stats as envoy_stats
+from deployments.adapters.gateway import Registration
+from deployments.adapters.observing import observe, observes
 from deployments.models import (
     Endpoint,
     Gateway,
@@ -33,6 +34,7 @@ from deployments.selectors.rollback_choice import (
     rollback_choice,
     versions_before,
 )
+from deployments.services.gateways import registration_of
 from deployments.services.incidents import (
     add_event,
     end_incident,
