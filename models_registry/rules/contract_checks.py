@@ -35,6 +35,7 @@ def semantic_faults(body: Mapping[str, Any]) -> list[FieldError]:
         *_valid_until(body.get("valid_until")),
         *_tensors(body["interface"]),
         *_objectives(body["objectives"]),
+        *_timeout(body),
         *_errors(body["errors"]),
         *_fallback(body["fallback"], body["interface"]["outputs"]),
         *_rollout(body.get("rollout", {})),
@@ -144,6 +145,14 @@ def _objectives(objectives: list[Mapping[str, Any]]) -> Iterator[FieldError]:
         if window.endswith("d") and int(window[:-1]) > MAX_WINDOW_DAYS:
             detail = f"is {window}; at most {MAX_WINDOW_DAYS}d can be measured"
             yield FieldError(pointer_of("objectives", index, "window"), detail)
+
+
+def _timeout(body: Mapping[str, Any]) -> Iterator[FieldError]:
+    timeout = body.get("request", {}).get("timeout_ms")
+    for objective in body["objectives"]:
+        if timeout is not None and timeout < objective.get("threshold_ms", 0):
+            detail = f"ends requests before the {objective['threshold_ms']} ms of the latency limit"
+            yield FieldError("/request/timeout_ms", detail)
 
 
 def _errors(errors: list[Mapping[str, Any]]) -> Iterator[FieldError]:

@@ -26,7 +26,7 @@ from models_registry.rules.contract_document import (
 )
 from models_registry.rules.contract_fallback_diff import fallback_changes
 from models_registry.rules.contract_interface_diff import interface_changes
-from models_registry.rules.contract_limits_diff import limit_changes
+from models_registry.rules.contract_limits_diff import limit_changes, request_changes
 from models_registry.rules.contract_terms import (
     ROLE_WORDS,
     Value,
@@ -66,6 +66,7 @@ def diff(before: ContractDocument, after: ContractDocument) -> tuple[Change, ...
         *_model(before, after),
         *interface_changes(before, after),
         *_objectives(before, after),
+        *request_changes(before, after),
         *_errors(before, after),
         *fallback_changes(before.fallback, after.fallback),
         *_logging(before, after),

@@ -27,6 +27,7 @@ from models_registry.rules.contract_types import (
     Interface,
     LatencyObjective,
     Logging,
+    RequestClause,
     Rollout,
     RolloutAnalysis,
     Tensor,
@@ -128,6 +129,7 @@ def _typed(canonical: bytes, body: dict[str, Any]) -> ContractDocument:
         approvals={name: tuple(roles) for name, roles in body.get("approvals", {}).items()},
         valid_until=date.fromisoformat(body["valid_until"]) if "valid_until" in body else None,
         revision=body.get("revision"),
+        request=RequestClause(**body.get("request", {})),
     )
 
 

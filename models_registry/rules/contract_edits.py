@@ -33,6 +33,7 @@ Path = tuple[str | int, ...]
 _OPTIONAL = frozenset(
     {
         ("load",),
+        ("request",),
         ("drift",),
         ("drift", "model_output_entropy"),
         ("explanation",),

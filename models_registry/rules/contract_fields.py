@@ -112,7 +112,7 @@ def sections(body: JsonValue) -> tuple[Section, ...]:
             body,
             "request",
             ("timeout_ms", "value", ()),
-            ("idempotent", "flag", ("", "true", "false")),
+            ("idempotent", "flag", ("true", "false")),
         ),
         Section("errors", ("/errors",), rows=(_errors(body),)),
         Section("fallback", ("/fallback",), rows=(_fallback(body), *_fallback_rules(body))),

@@ -39,6 +39,33 @@ _WORDS = {
 _DEFAULT = Word(gettext_noop("the default"))
 
 
+_TIMEOUT = Word(gettext_noop("Time-out of a request"))
+_IDEMPOTENT = Word(gettext_noop("A request that failed may be run again"))
+
+
+def request_changes(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
+    """What is said of one request. Who waits longer than is given gets nothing.
+
+    A time-out that follows from the latency limit is told as that limit's change.
+    """
+    if before.request.timeout_ms != after.request.timeout_ms:
+        yield from number_change(
+            NumberChange(
+                "/request/timeout_ms",
+                _TIMEOUT,
+                before.timeout_ms,
+                after.timeout_ms,
+                "stronger",
+                "ms",
+                callers_build_on_it=True,
+            )
+        )
+    old, new = before.request.idempotent, after.request.idempotent
+    if old != new:
+        effect: Effect = "stronger" if new else "weaker"
+        yield change("/request/idempotent", _IDEMPOTENT, old, new, effect)
+
+
 def limit_changes(before: ContractDocument, after: ContractDocument) -> Iterator[Change]:
     """Limits of drift, validation and rollout: one row each."""
     old_drift, new_drift = before.drift, after.drift

@@ -6,9 +6,10 @@ from typing import Any
 
 _READING_ORDER = (
     "apiVersion", "kind", "model", "revision", "valid_until", "interface", "inputs", "outputs",
-    "objectives", "load", "errors", "fallback", "logging", "drift", "explanation",
+    "objectives", "load", "request", "errors", "fallback", "logging", "drift", "explanation",
     "validation", "rollout", "approvals", "name", "dtype", "dims", "min", "max", "nan",
-    "sums_to", "threshold_ms", "target", "window", "qps", "status", "code", "retry",
+    "sums_to", "threshold_ms", "target", "window", "qps", "timeout_ms", "idempotent", "status", "code",
+    "retry",
     "counts_against", "when", "response", "rules", "examples", "required", "retention_days",
     "feature_drift_score", "model_output_entropy", "above", "for", "method",
     "samples", "seed", "atol", "rtol", "p95_ms", "derived", "simplify", "graph",

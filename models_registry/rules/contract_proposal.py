@@ -151,6 +151,7 @@ _ORDER = (
     "interface",
     "objectives",
     "load",
+    "request",
     "errors",
     "fallback",
     "logging",

@@ -75,6 +75,8 @@ _INPUT_NAN = gettext_noop("NaN in “%(name)s” is let through.")
 _OUTPUT = gettext_noop("They get “%(name)s”: %(shape)s of %(dtype)s.")
 _OUTPUT_RANGE = gettext_noop("They get “%(name)s”: %(shape)s of %(dtype)s, %(range)s.")
 _OUTPUT_SUM = gettext_noop("The values of “%(name)s” along its last axis add up to %(sum)s.")
+_TIMEOUT = gettext_noop("Who gets no answer within %(time)s ms gets 504 instead.")
+_IDEMPOTENT = gettext_noop("A request that failed may be run again: running it twice does no harm.")
 _ERROR_RETRY = gettext_noop("%(status)s %(code)s: %(blame)s; trying again makes sense.")
 _ERROR_FINAL = gettext_noop("%(status)s %(code)s: %(blame)s; trying again does not help.")
 _BLAME: Mapping[str, Word] = {
@@ -127,6 +129,7 @@ def terms(document: ContractDocument) -> tuple[Term, ...]:
         *(_nan_term(t) for t in document.interface.inputs if t.nan == "allow"),
         *(_tensor_term(t, "output", _OUTPUT, _OUTPUT_RANGE) for t in document.interface.outputs),
         *(_sum_term(t) for t in document.interface.outputs if t.sums_to is not None),
+        *_request_terms(document),
         *(_error_term(error) for error in document.errors),
         *_fallback_terms(document),
         *_operation_terms(document),
@@ -261,6 +264,12 @@ def _fallback_terms(document: ContractDocument) -> Iterator[Term]:
     yield Term("fallback", _FALLBACK, {"response": plain_text(document.fallback.response)})
     if not document.fallback_outputs:
         yield Term("fallback", _FALLBACK_PLAIN)
+
+
+def _request_terms(document: ContractDocument) -> Iterator[Term]:
+    yield Term("request", _TIMEOUT, {"time": str(document.timeout_ms)})
+    if document.request.idempotent:
+        yield Term("request", _IDEMPOTENT)
 
 
 def _operation_terms(document: ContractDocument) -> Iterator[Term]:

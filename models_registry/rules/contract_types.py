@@ -9,6 +9,9 @@ from typing import Literal
 
 from console.rules.canonical import JsonValue, digest
 
+DEFAULT_TIMEOUT_MS = 500
+LONGEST_DERIVED_TIMEOUT_MS = 60_000
+
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
@@ -47,6 +50,14 @@ class AvailabilityObjective:
     target: float
     window: str
     name: Literal["availability"] = "availability"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClause:
+    """How one request is treated. `timeout_ms` None: as `ContractDocument.timeout_ms` says."""
+
+    timeout_ms: int | None = None
+    idempotent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +172,7 @@ class ContractDocument:
     """The last day (UTC) on which the promise holds; None: until another takes its place."""
     revision: int | None = None
     """The revision that the document says it is; most say nothing."""
+    request: RequestClause = RequestClause()
 
     @property
     def digest(self) -> str:
@@ -176,6 +188,18 @@ class ContractDocument:
     def availability(self) -> AvailabilityObjective | None:
         found = (o for o in self.objectives if isinstance(o, AvailabilityObjective))
         return next(found, None)
+
+    @property
+    def timeout_ms(self) -> int:
+        """Milliseconds after which a caller gets 504 instead of an answer.
+
+        What `request.timeout_ms` says; else ten times the latency objective's threshold, which is
+        on a percentile and not on the worst, at least half a second and at most a minute.
+        """
+        if self.request.timeout_ms is not None:
+            return self.request.timeout_ms
+        threshold = self.latency.threshold_ms if self.latency else 0
+        return int(min(max(10 * threshold, DEFAULT_TIMEOUT_MS), LONGEST_DERIVED_TIMEOUT_MS))
 
     @property
     def unavailable_code(self) -> str:

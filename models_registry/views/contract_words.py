@@ -22,7 +22,7 @@ from models_registry.services.signatures import verify_stored
 TOPICS = (
     (_("What is promised"), ("latency", "availability", "load", "valid_until")),
     (_("What goes in and comes out"), ("input", "output")),
-    (_("When something is wrong"), ("error", "fallback")),
+    (_("When something is wrong"), ("request", "error", "fallback")),
     (_("What is watched and kept"), ("logging", "drift", "explanation")),
     (_("How a version gets in"), ("validation", "rollout", "approvals")),
 )

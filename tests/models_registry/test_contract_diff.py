@@ -17,6 +17,7 @@ from tests.models_registry.contract_samples import GONE, body, changed
 
 FULL = changed(
     ("/valid_until", "2027-06-30"),
+    ("/request", {"timeout_ms": 2000, "idempotent": False}),
     ("/explanation/method", "shap"),
     ("/interface/outputs/0/dims", ["batch", 2]),
     ("/interface/outputs/0/sums_to", 1),
@@ -92,6 +93,9 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "/validation/derived/simplify": ({"atol": 1, "rtol": 0.5},),
     "/rollout/start": (4, 6),
     "/rollout/step": (4, 6),
+    "/request": ({"timeout_ms": 900, "idempotent": True}, GONE),
+    "/request/timeout_ms": (1000, 5000, GONE),
+    "/request/idempotent": (True,),
     "/rollout/every": ("14m", "1h"),
     "/rollout/analysis/max_error_rate": (0.5, 2),
     "/rollout/analysis/max_p99_ms": (79, 81),
@@ -153,6 +157,7 @@ def meaning(document: ContractDocument) -> object:
         (frozenset(document.logging.required), document.logging.retention_days),
         (document.load_qps, document.drift, document.explanation_method, document.valid_until),
         (document.validation, document.rollout),
+        (document.timeout_ms, document.request.idempotent),
         {name: frozenset(roles) for name, roles in document.approvals.items() if roles},
     )
 

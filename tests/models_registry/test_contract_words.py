@@ -40,6 +40,7 @@ def test_the_terms_say_every_promise_in_order() -> None:
         ("load", "This holds up to 2000 requests per second."),
         ("input", "Callers send “features”: [batch, 10] of FP32, -10 … 10."),
         ("output", "They get “risk_score”: [batch, 1] of FP32, 0 … 1."),
+        ("request", "Who gets no answer within 800 ms gets 504 instead."),
         (
             "error",
             "422 invalid_input: the caller's fault, not counted against us; "
