@@ -12,6 +12,7 @@ from deployments.views import (
     nodes,
     panels,
     plans,
+    routing,
     sla,
     states,
     trials,
@@ -26,6 +27,11 @@ urlpatterns = [
         "endpoints/<slug:environment>/<str:model>/rollback/",
         endpoints.rollback,
         name="endpoint-rollback",
+    ),
+    path(
+        "endpoints/<slug:environment>/<str:model>/routing/",
+        routing.detail,
+        name="endpoint-routing",
     ),
     path("endpoints/<slug:environment>/<str:model>/mode/", endpoints.mode, name="endpoint-mode"),
     path(

@@ -89,6 +89,13 @@ class HeaderRuleSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField(min_value=1)
 
 
+class TesterSerializer(serializers.Serializer[Any]):
+    """A caller, by the value of the sticky header, who always gets one version."""
+
+    caller = serializers.CharField(max_length=256)
+    version = serializers.IntegerField(min_value=1)
+
+
 class MirrorSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField(min_value=1)
     percent = serializers.FloatField(min_value=0, max_value=100, default=100)
@@ -101,6 +108,7 @@ class SplitRequestSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=2000)
     sticky_header = serializers.CharField(max_length=80, required=False)
     header_rules = HeaderRuleSerializer(many=True, required=False)
+    testers = TesterSerializer(many=True, required=False)
     mirror = MirrorSerializer(required=False)
 
 
@@ -112,7 +120,10 @@ class AcknowledgementSerializer(serializers.Serializer[Any]):
 
 
 class SplitSerializer(serializers.Serializer[Any]):
-    """A revision; 0 means that nothing has had any traffic yet."""
+    """A revision; 0 means that nothing has had any traffic yet.
+
+    `moved` is the percentage of sticky callers who got another version by it.
+    """
 
     revision = serializers.IntegerField()
     mode = serializers.ChoiceField(EndpointMode.choices)
@@ -125,6 +136,8 @@ class SplitSerializer(serializers.Serializer[Any]):
     applied_at = serializers.DateTimeField(allow_null=True)
     sticky_header = serializers.CharField()
     header_rules = HeaderRuleSerializer(many=True)
+    testers = TesterSerializer(many=True)
+    moved = serializers.FloatField()
     mirror = MirrorSerializer(allow_null=True)
     job = serializers.UUIDField(allow_null=True)
     acknowledgements = AcknowledgementSerializer(many=True)

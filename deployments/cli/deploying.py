@@ -66,14 +66,37 @@ def deploy(session: Session, release_id: str, wait: bool) -> None:
 @click.argument("weights", nargs=-1, metavar="VERSION=PERCENT…")
 @click.option("--reason", default="")
 @click.option("--revision", type=int, help="Refuse when the split has changed since.")
+@click.option("--rule", "rules", multiple=True, metavar="HEADER:VALUE=VERSION", help="Header rule.")
+@click.option("--tester", "testers", multiple=True, metavar="CALLER=VERSION", help="Pinned caller.")
+@click.option("--mirror", metavar="VERSION[=PERCENT]", help="Copy requests to it; VERSION=0 ends.")
+@click.option("--no-rules", is_flag=True, help="Take every header rule and tester away.")
 @click.pass_obj
 def split(
-    session: Session, endpoint: str, weights: tuple[str, ...], reason: str, revision: int | None
+    session: Session,
+    endpoint: str,
+    weights: tuple[str, ...],
+    reason: str,
+    revision: int | None,
+    rules: tuple[str, ...],
+    testers: tuple[str, ...],
+    mirror: str | None,
+    no_rules: bool,
 ) -> None:
-    """Show an endpoint's split, or move it (weights in percent that sum to 100)."""
+    """Show an endpoint's split, or move it (weights in percent that sum to 100).
+
+    Header rules and testers that are given take the place of those that were there.
+    """
     path = f"/endpoints/{_endpoint(endpoint)}/split/"
     now = session.client.get(path)
-    if not weights:
+    extra: dict[str, Any] = {"header_rules": [], "testers": []} if no_rules else {}
+    if rules:
+        extra["header_rules"] = [_rule(one) for one in rules]
+    if testers:
+        extra["testers"] = [_tester(one) for one in testers]
+    if mirror:
+        version, _, percent = mirror.removeprefix("v").partition("=")
+        extra["mirror"] = {"version": version, "percent": percent or 100}
+    if not weights and not extra:
         show(now, as_json=session.as_json, words=_split_words(now))
         return
     if not reason:
@@ -81,7 +104,7 @@ def split(
     base = now["revision"] if revision is None else revision
     answer = session.client.put(
         path,
-        {"weights": _weights(weights), "reason": reason},
+        {"weights": _weights(weights) if weights else now["weights"], "reason": reason, **extra},
         {"wait": "1"},
         **{"If-Match": f'"{base}"'},
     ).json()
@@ -185,7 +208,9 @@ def _split_words(answer: dict[str, Any]) -> str:
         for a in answer.get("acknowledgements") or []
         if a.get("took_ms") is not None
     )
-    return f"r{answer['revision']}: {parts or 'no traffic'}" + (f" ({acks})" if acks else "")
+    moved = f"; {answer['moved']:g} % of sticky callers moved" if answer.get("moved") else ""
+    shown = f"r{answer['revision']}: {parts or 'no traffic'}{moved}"
+    return shown + (f" ({acks})" if acks else "")
 
 
 def _endpoint(text: str) -> str:
@@ -193,6 +218,21 @@ def _endpoint(text: str) -> str:
     if not slash or not environment or not model:
         raise CliError(f"{text} is not ENVIRONMENT/MODEL.", exit_code=USAGE)
     return f"{environment}/{model}"
+
+
+def _rule(text: str) -> dict[str, str]:
+    name, colon, rest = text.partition(":")
+    value, equals, version = rest.rpartition("=")
+    if not colon or not equals:
+        raise CliError(f"{text} is not HEADER:VALUE=VERSION.", exit_code=USAGE)
+    return {"header": name, "value": value, "version": version.removeprefix("v")}
+
+
+def _tester(text: str) -> dict[str, str]:
+    caller, equals, version = text.rpartition("=")
+    if not equals:
+        raise CliError(f"{text} is not CALLER=VERSION.", exit_code=USAGE)
+    return {"caller": caller, "version": version.removeprefix("v")}
 
 
 def _weights(values: tuple[str, ...]) -> dict[str, float]:

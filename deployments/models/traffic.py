@@ -99,6 +99,8 @@ class TrafficSplit(models.Model):
     sticky_header = models.CharField(max_length=80, default="x-user-id")
     header_rules = models.JSONField(default=list)
     testers = models.JSONField(default=list)
+    # Basis points of the sticky callers who got another version than before.
+    moved = models.PositiveIntegerField(default=0)
     mirror = models.JSONField(null=True, blank=True)
     probe = models.PositiveIntegerField(default=0)
     cause = models.CharField(max_length=10, choices=SplitCause.choices, default=SplitCause.MANUAL)

@@ -7,6 +7,7 @@ PAGE_ACTS: dict[str, str] = {
     "deployments:deployment-remove": "deployment.remove",
     "deployments:endpoint-mode": "endpoint.mode",
     "deployments:endpoint-rollback": "endpoint.rollback",
+    "deployments:endpoint-routing": "split.change",
     "deployments:load-test-create": "load_test.run",
     "deployments:node-cordon": "node.cordon",
     "deployments:node-reconcile": "node.cordon",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from console.errors import Conflict, Invalid
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
+from deployments.rules.slices import weights_of
 from deployments.rules.splits import WHOLE
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}\Z")
@@ -69,6 +70,8 @@ def _check_weights(what: str, endpoint: EndpointState) -> None:
     ):
         raise Invalid(f"{what} has weights that do not sum to 100 %.", code="invalid_weights")
     wanted = {version for version, weight in endpoint.weights.items() if weight}
+    if endpoint.slices and weights_of(endpoint.slices) != {v: endpoint.weights[v] for v in wanted}:
+        raise Invalid(f"{what} is laid out for other weights.", code="invalid_weights")
     wanted |= {rule.version for rule in endpoint.header_rules}
     if endpoint.mirror:
         wanted.add(endpoint.mirror.version)

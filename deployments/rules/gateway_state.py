@@ -69,10 +69,15 @@ class Sampling:
 class EndpointState:
     """What was decided for one (model, environment); weights are in basis points of 10000.
 
+    `slices` is the layout of the weights on the line of callers' hashes (see `rules.slices`);
+    without one it is by version numbers.
+
+
     `probe` are the basis points of inference requests that reach the versions while the mode has
     all others answered by the gateway: a half-open return. `input_rules` are None where no contract
     says what fits. `idempotent` allows a request to be run twice; `retry_onto` is the version that
-    is asked when one with less than half of the weight fails.
+    is asked when one with less than half of the weight fails. `rules_fallback`: the fallback has
+    rules, which the edge is asked for before the fixed response is given.
     """
 
     environment: str
@@ -80,6 +85,7 @@ class EndpointState:
     revision: int
     mode: Mode = Mode.NORMAL
     weights: Mapping[int, int] = field(default_factory=dict)
+    slices: tuple[tuple[int, int], ...] = ()
     targets: Mapping[int, Target] = field(default_factory=dict)
     sticky_header: str = "x-user-id"
     header_rules: tuple[HeaderRule, ...] = ()
@@ -89,6 +95,7 @@ class EndpointState:
     probe: int = 0
     timeout_ms: int = 500
     fallback: Fallback | None = None
+    rules_fallback: bool = False
     unavailable_code: str = "model_unavailable"
     retry_after_s: int = 30
     access: AccessRules = OPEN

@@ -9,6 +9,9 @@ from typing import Any
 from console.errors import FieldError, Invalid
 from deployments.rules.splits import WHOLE
 
+MOST_RULES = 50
+MOST_TESTERS = 200
+
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,80}\Z")
 
 
@@ -25,18 +28,41 @@ def parse_header(name: str) -> str:
 
 def parse_header_rules(raw: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rules `{header, value, version}`: such a request goes to that version. Raises Invalid."""
+    _check_number(raw, "/header_rules", MOST_RULES)
     rules: list[dict[str, Any]] = []
     for index, rule in enumerate(raw):
+        pointer = f"/header_rules/{index}"
         try:
             header, value, version = str(rule["header"]), str(rule["value"]), int(rule["version"])
         except (KeyError, TypeError, ValueError) as error:
-            raise _bad_rule(index, "Give header, value and version.") from error
+            raise _bad_rule(pointer, "Give header, value and version.") from error
         if not _HEADER_NAME.match(header):
-            raise _bad_rule(index, "The header's name is not valid.")
+            raise _bad_rule(pointer, "The header's name is not valid.")
         if not value.isprintable() or not 0 < len(value) <= 256:
-            raise _bad_rule(index, "The value has 1 to 256 printable characters.")
+            raise _bad_rule(pointer, "The value has 1 to 256 printable characters.")
         rules.append({"header": header.lower(), "value": value, "version": version})
     return rules
+
+
+def parse_testers(raw: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Testers `{caller, version}`: that value of the sticky header gets that version.
+
+    Raises Invalid.
+    """
+    _check_number(raw, "/testers", MOST_TESTERS)
+    testers: list[dict[str, Any]] = []
+    for index, tester in enumerate(raw):
+        pointer = f"/testers/{index}"
+        try:
+            caller, version = str(tester["caller"]), int(tester["version"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _bad_rule(pointer, "Give caller and version.") from error
+        if not caller.isprintable() or not 0 < len(caller) <= 256:
+            raise _bad_rule(pointer, "A caller has 1 to 256 printable characters.")
+        if any(one["caller"] == caller for one in testers):
+            raise _bad_rule(pointer, "This caller is named twice.")
+        testers.append({"caller": caller, "version": version})
+    return testers
 
 
 def parse_mirror(raw: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -58,9 +84,14 @@ def parse_mirror(raw: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"version": version, "basis_points": points} if points else None
 
 
-def _bad_rule(index: int, detail: str) -> Invalid:
+def _check_number(raw: Sequence[object], pointer: str, most: int) -> None:
+    if len(raw) > most:
+        raise _bad_rule(pointer, f"At most {most}.")
+
+
+def _bad_rule(pointer: str, detail: str) -> Invalid:
     return Invalid(
-        "A header rule cannot be used.",
+        f"A routing rule cannot be used: {detail}",
         code="invalid_header_rule",
-        errors=(FieldError(f"/header_rules/{index}", detail),),
+        errors=(FieldError(pointer, detail),),
     )

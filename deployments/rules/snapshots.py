@@ -21,6 +21,7 @@ from deployments.rules.fallbacks import FallbackAnswer, fallback_answer
 from deployments.rules.gateway_checks import check_endpoint, check_listeners
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
 from deployments.rules.input_rules import InputRules
+from deployments.rules.slices import fresh
 
 EDGE_CLUSTER = "covenant_edge"
 """Name of the cluster of the edge process, which is no endpoint's: `ClusterKey` has none for it."""
@@ -34,6 +35,7 @@ class ClusterKind(StrEnum):
     VERSION = "version"
     SHADOW = "shadow"
     FALLBACK = "fallback"
+    RULES = "rules"
     OPEN = "open"
 
 
@@ -62,7 +64,7 @@ class ClusterKey:
     def parse(cls, name: str) -> ClusterKey | None:
         """The key that has this name; None for a cluster that is none of ours."""
         match name.split("/"):
-            case [environment, model, ("fallback" | "open") as kind]:
+            case [environment, model, ("fallback" | "rules" | "open") as kind]:
                 return cls(environment, model, ClusterKind(kind))
             case [environment, model, version] if version.isdecimal():
                 return cls(environment, model, ClusterKind.VERSION, int(version))
@@ -83,10 +85,14 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Hosts that answer for one key; a key without `target` is answered by the gateway itself."""
+    """Hosts that answer for one key; a key without `target` is answered by the gateway itself.
+
+    The edge, where it is named, is asked before the gateway answers.
+    """
 
     key: ClusterKey
     target: Target | None
+    edge: tuple[str, int] | None = None
 
     @property
     def name(self) -> str:
@@ -116,6 +122,8 @@ class EndpointRoutes:
     input_rules: InputRules | None = None
     invalid_code: str = "invalid_input"
     idempotent: bool = False
+    rules: str | None = None
+    """Who answers inferences in place of `answer`, where the contract has rules."""
 
     def destinations(self) -> frozenset[str]:
         """Names of every cluster that these routes may send a request to."""
@@ -123,7 +131,7 @@ class EndpointRoutes:
         names |= {name for _, _, name in self.header_rules}
         names |= {self.mirror[0]} if self.mirror else set()
         names |= {SAMPLES_CLUSTER} if self.sampled else set()
-        return frozenset(names | ({self.answer} if self.answer else set()))
+        return frozenset(names | {name for name in (self.answer, self.rules) if name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +193,7 @@ def render(state: GatewayState) -> Snapshot:
         raise Invalid("An endpoint stands twice in the gateway's state.", code="duplicate_endpoint")
     for endpoint in endpoints:
         check_endpoint(endpoint, state.listeners)
-    clusters = [cluster for endpoint in endpoints for cluster in _clusters(endpoint)]
+    clusters = [one for endpoint in endpoints for one in _clusters(endpoint, state.edge)]
     listeners = tuple(
         Listener(
             name,
@@ -231,7 +239,7 @@ def _key(endpoint: EndpointState, kind: ClusterKind, version: int | None = None)
     return ClusterKey(endpoint.environment, endpoint.model, kind, version)
 
 
-def _clusters(endpoint: EndpointState) -> Iterable[Cluster]:
+def _clusters(endpoint: EndpointState, edge: tuple[str, int] | None) -> Iterable[Cluster]:
     for version, target in endpoint.targets.items():
         ordered = Target(target.triton_model, target.triton_version, tuple(sorted(target.nodes)))
         yield Cluster(_key(endpoint, ClusterKind.VERSION, version), ordered)
@@ -241,6 +249,8 @@ def _clusters(endpoint: EndpointState) -> Iterable[Cluster]:
     yield Cluster(_key(endpoint, ClusterKind.OPEN), None)
     if endpoint.fallback:
         yield Cluster(_key(endpoint, ClusterKind.FALLBACK), None)
+    if endpoint.fallback and endpoint.rules_fallback and edge:
+        yield Cluster(_key(endpoint, ClusterKind.RULES), None, edge)
 
 
 def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
@@ -258,8 +268,8 @@ def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
     return EndpointRoutes(
         model=endpoint.model,
         mode=mode,
-        # In the order of version numbers, so that a callers' hash moves as little as it can.
-        split=tuple((of(v), weight) for v, weight in sorted(endpoint.weights.items()) if weight),
+        # A version may stand in several places: a caller's hash moves as little as it can.
+        split=tuple((of(v), points) for v, points in endpoint.slices or fresh(endpoint.weights)),
         pinned=tuple((v, of(v)) for v in sorted(endpoint.targets)),
         header_rules=tuple(
             (r.header.lower(), r.value, of(r.version)) for r in endpoint.header_rules
@@ -282,6 +292,9 @@ def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
         input_rules=endpoint.input_rules,
         invalid_code=endpoint.invalid_code,
         idempotent=endpoint.idempotent,
+        rules=_key(endpoint, ClusterKind.RULES).name
+        if mode is Mode.FALLBACK and endpoint.rules_fallback and edge
+        else None,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from itertools import pairwise
 
 from console.errors import Conflict, FieldError, Invalid
 
@@ -113,22 +112,6 @@ def diff(before: Mapping[int, int], after: Mapping[int, int]) -> tuple[Change, .
     return tuple(change for change in changes if change.before != change.after)
 
 
-def share_moved(before: Mapping[int, int], after: Mapping[int, int]) -> int:
-    """Basis points of the sticky callers who change version between two splits.
-
-    A caller's hash is a point in [0, 10000); the versions, in the order of their numbers, divide
-    that range. So a caller may move although the version keeps its weight: what is counted is
-    every point that lies in another version's part afterwards.
-    """
-    edges_before, edges_after = _edges(before), _edges(after)
-    cuts = sorted({0, WHOLE, *(end for end, _ in edges_before), *(end for end, _ in edges_after)})
-    moved = 0
-    for start, end in pairwise(cuts):
-        if _owner(edges_before, start) != _owner(edges_after, start):
-            moved += end - start
-    return moved
-
-
 def to_percent(weights: Mapping[int, int]) -> dict[int, Decimal]:
     """Basis points -> percent with two decimals, as people read them."""
     return {version: Decimal(weight) / 100 for version, weight in sorted(weights.items())}
@@ -157,19 +140,6 @@ def _apportion(weights: Mapping[int, int], total: int) -> dict[int, int]:
     for version in by_remainder[: total - sum(shares.values())]:
         shares[version] += 1
     return shares
-
-
-def _edges(weights: Mapping[int, int]) -> list[tuple[int, int]]:
-    edges, end = [], 0
-    for version, weight in sorted(weights.items()):
-        end += weight
-        if weight:
-            edges.append((end, version))
-    return edges
-
-
-def _owner(edges: list[tuple[int, int]], point: int) -> int | None:
-    return next((version for end, version in edges if point < end), None)
 
 
 def _percent_text(points: int) -> str:

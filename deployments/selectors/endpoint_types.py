@@ -36,7 +36,10 @@ class EndpointRow:
 
 @dataclass(frozen=True, slots=True)
 class SplitView:
-    """One revision as people read it; weights in percent, mirror `{version, percent}`."""
+    """One revision as people read it; weights in percent, mirror `{version, percent}`.
+
+    `moved` is the percentage of sticky callers who got another version by it.
+    """
 
     revision: int
     mode: str
@@ -50,6 +53,8 @@ class SplitView:
     sticky_header: str
     header_rules: list[dict[str, Any]]
     mirror: dict[str, Any] | None
+    testers: list[dict[str, Any]] = field(default_factory=list)
+    moved: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

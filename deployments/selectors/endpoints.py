@@ -124,6 +124,8 @@ def split_view(split: TrafficSplit) -> SplitView:
         applied_at=split.applied_at,
         sticky_header=split.sticky_header,
         header_rules=split.header_rules,
+        testers=split.testers,
+        moved=split.moved / 100,
         mirror=(
             {"version": mirror["version"], "percent": mirror["basis_points"] / 100}
             if mirror

@@ -7,7 +7,15 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Any
 
-from deployments.models import Deployment, Endpoint, NodeState, Placement, PlacementState
+from deployments.models import (
+    Deployment,
+    Endpoint,
+    NodeState,
+    Placement,
+    PlacementState,
+    TrafficSplit,
+)
+from deployments.rules import slices
 from deployments.rules.fallbacks import Fallback, Output
 from deployments.rules.gateway_state import (
     EndpointState,
@@ -128,6 +136,13 @@ def header_rules_of(stored: Iterable[dict[str, Any]]) -> tuple[HeaderRule, ...]:
     return tuple(HeaderRule(one["header"], one["value"], int(one["version"])) for one in stored)
 
 
+def testers_of(split: TrafficSplit) -> tuple[HeaderRule, ...]:
+    """A split's testers, as rules on the sticky header."""
+    return tuple(
+        HeaderRule(split.sticky_header, one["caller"], int(one["version"])) for one in split.testers
+    )
+
+
 def mirror_of(stored: dict[str, Any] | None) -> Mirror | None:
     """A mirror as it is stored on a split."""
     return Mirror(int(stored["version"]), int(stored["basis_points"])) if stored else None
@@ -142,7 +157,7 @@ def _endpoint_state(
     split = endpoint.current
     latency = contract.latency if contract else None
     weights = {int(number): points for number, points in split.weights.items()} if split else {}
-    rules = header_rules_of(split.header_rules) if split else ()
+    rules = (*testers_of(split), *header_rules_of(split.header_rules)) if split else ()
     mirror = mirror_of(split.mirror) if split else None
     wanted = {number for number, points in weights.items() if points}
     wanted |= {rule.version for rule in rules} | ({mirror.version} if mirror else set())
@@ -154,6 +169,7 @@ def _endpoint_state(
         revision=split.revision if split else 0,
         mode=Mode(split.mode) if split else Mode.NORMAL,
         weights=weights,
+        slices=slices.of_split(split.slices, weights) if split else (),
         targets={**targets, **absent},
         sticky_header=split.sticky_header if split else "x-user-id",
         header_rules=rules,
@@ -161,6 +177,7 @@ def _endpoint_state(
         probe=split.probe if split else 0,
         timeout_ms=_timeout_ms(latency.threshold_ms if latency else None),
         fallback=fallback_of(contract) if contract else None,
+        rules_fallback=bool(contract and contract.fallback.rules),
         unavailable_code=contract.unavailable_code if contract else "model_unavailable",
         access=access_rules(endpoint),
         sampling=_sampling(watched.pairs.get(endpoint.pk), targets),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 from django.db import transaction
 from django.utils import timezone
@@ -26,7 +27,6 @@ from deployments.models import (
 )
 from deployments.rules import generations, splits
 from deployments.services.traffic import (
-    Wanted,
     locked_endpoint,
     need_reason,
     wanted_of,
@@ -302,12 +302,13 @@ def _leave_split(
             code="has_traffic",
             hint="Move the traffic to another version, or switch the endpoint to fallback or open.",
         )
-    wanted = Wanted(
-        now.mode,
-        weights,
-        now.sticky_header,
-        [rule for rule in now.header_rules if int(rule["version"]) != number],
-        None if now.mirror and int(now.mirror["version"]) == number else now.mirror,
+    wanted = replace(
+        now,
+        weights=weights,
+        header_rules=[rule for rule in now.header_rules if int(rule["version"]) != number],
+        testers=[tester for tester in now.testers if int(tester["version"]) != number],
+        mirror=None if now.mirror and int(now.mirror["version"]) == number else now.mirror,
+        probe=0,
     )
     write_split(
         endpoint, wanted, cause=SplitCause.UNLOAD, reason=reason, actor=actor, action="split.unload"

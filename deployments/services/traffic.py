@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import transaction
@@ -16,8 +16,13 @@ from console.actors import Actor, require
 from console.errors import Conflict, FieldError, Invalid, NotAcknowledged, NotFound, Stale
 from console.services import audit
 from deployments.models import Endpoint, EndpointMode, SplitCause, SplitState, TrafficSplit
-from deployments.rules import splits
-from deployments.rules.routing_rules import parse_header, parse_header_rules, parse_mirror
+from deployments.rules import slices, splits
+from deployments.rules.routing_rules import (
+    parse_header,
+    parse_header_rules,
+    parse_mirror,
+    parse_testers,
+)
 from deployments.selectors.acknowledgements import GatewayWord, gateway_words
 from deployments.selectors.readiness import ready_versions
 from deployments.services.gateways import split_event, wake_gateways
@@ -41,6 +46,7 @@ class Wanted:
     header_rules: list[dict[str, Any]]
     mirror: dict[str, Any] | None
     probe: int = 0
+    testers: list[dict[str, Any]] = field(default_factory=list)
 
 
 def set_split(
@@ -54,11 +60,13 @@ def set_split(
     sticky_header: str | None = None,
     header_rules: Sequence[Mapping[str, Any]] | None = None,
     mirror: Mapping[str, Any] | None = None,
+    testers: Sequence[Mapping[str, Any]] | None = None,
 ) -> TrafficSplit:
     """Divide an endpoint's traffic among its versions, in percent; what is None stays as it is.
 
     Header rules are `{header, value, version}`, a mirror is `{version, percent}` (percent 0 ends
-    it). What is there already is given back as it stands, without a new revision.
+    it), testers are `{caller, version}`: callers, by the value of the sticky header, who always get
+    one version. What is there already is given back as it stands, without a new revision.
 
     Raises Invalid (weights, no reason), Stale when `expected_revision` is not the present one,
     Conflict when a version is not ready, NotFound, NotAllowed.
@@ -76,6 +84,8 @@ def set_split(
             wanted = replace(wanted, header_rules=parse_header_rules(header_rules))
         if mirror is not None:
             wanted = replace(wanted, mirror=parse_mirror(mirror))
+        if testers is not None:
+            wanted = replace(wanted, testers=parse_testers(testers))
         if endpoint.current is not None and wanted == now:
             # It is there already, whoever sent it: a retry whose first answer was lost is one.
             return endpoint.current
@@ -236,6 +246,7 @@ def wanted_of(split: TrafficSplit | None) -> Wanted:
         header_rules=split.header_rules,
         mirror=split.mirror,
         probe=split.probe,
+        testers=split.testers,
     )
 
 
@@ -247,13 +258,18 @@ def write_split(
     The caller holds the endpoint's lock and has checked what it wants.
     """
     before = endpoint.current
+    held = slices.of_split(before.slices, wanted_of(before).weights) if before else ()
+    layout = slices.moved_to(held, wanted.weights)
     split = TrafficSplit.objects.create(
         endpoint=endpoint,
         revision=endpoint.last_revision + 1,
         mode=wanted.mode,
         weights={str(number): points for number, points in sorted(wanted.weights.items())},
+        slices=[list(piece) for piece in layout],
+        moved=slices.share_moved(held, layout),
         sticky_header=wanted.sticky_header,
         header_rules=wanted.header_rules,
+        testers=wanted.testers,
         mirror=wanted.mirror,
         probe=wanted.probe,
         cause=cause,
@@ -330,12 +346,12 @@ def _need_fallback(model: RegisteredModel) -> None:
 
 
 def _check_others_ready(wanted: Wanted, ready: Mapping[int, object]) -> None:
-    named = {int(rule["version"]) for rule in wanted.header_rules}
+    named = {int(rule["version"]) for rule in (*wanted.header_rules, *wanted.testers)}
     if wanted.mirror:
         named.add(int(wanted.mirror["version"]))
     if missing := sorted(named - set(ready)):
         raise Conflict(
-            f"No node has v{missing[0]} ready, so no header rule or mirror can name it.",
+            f"No node has v{missing[0]} ready, so no rule, tester or mirror can name it.",
             code="not_ready",
             hint="Deploy it first, or take the rule away.",
         )

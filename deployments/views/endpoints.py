@@ -188,6 +188,7 @@ def _slider(page: EndpointPage, here: dict[str, str], *, may_move: bool) -> dict
         "keep": {
             "sticky_header": split.sticky_header,
             "header_rules": split.header_rules,
+            "testers": split.testers,
             **({"mirror": split.mirror} if split.mirror else {}),
         },
         "versions": [

@@ -2,7 +2,7 @@
    Bound by split-slider.js, which also says what the markup and the answers look like. */
 
 import { send } from "./http.js";
-import { changes, moveShare, toBasisPoints, toPercent } from "./split-math.js";
+import { changes, leastMoved, moveShare, toBasisPoints, toPercent } from "./split-math.js";
 import { drawBar, showAcknowledgements, showRow } from "./split-view.js";
 import { figure, number, t } from "./strings.js";
 
@@ -60,6 +60,8 @@ export class Split {
       const expected = this.rate ? t("split_expected", { rate: figure((this.rate * percent) / 100) }) : "";
       showRow(row, percent, expected);
     }
+    const moved = this.part("moved");
+    if (moved) moved.textContent = changed ? t("split_moved", { share: number(toPercent(leastMoved(this.now, this.draft)), 2) }) : "";
     for (const name of ["apply", "reset"]) {
       const button = this.part(name);
       if (button) button.disabled = !changed || this.busy;

@@ -63,6 +63,10 @@ export function moveShare(weights, moved, wanted, { caps = {}, base = {} } = {})
   return result;
 }
 
+/** Basis points of sticky callers that have to change version between two splits; no layout moves fewer. */
+export const leastMoved = (before, after) =>
+  Object.entries(after).reduce((sum, [version, points]) => sum + Math.max(points - (before[version] ?? 0), 0), 0);
+
 /** What differs between two splits: [version, before, after] in percent. */
 export function changes(before, after) {
   const versions = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort((a, b) => a - b);

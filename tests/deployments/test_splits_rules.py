@@ -17,7 +17,6 @@ from deployments.rules.splits import (
     parse_weights,
     redistribute,
     set_share,
-    share_moved,
     to_percent,
 )
 
@@ -142,30 +141,3 @@ def test_a_moved_slider_keeps_the_whole(weights: dict[int, int], data: st.DataOb
 def test_differences_are_listed_by_version() -> None:
     assert diff({1: 9500, 2: 500}, {2: 500, 3: 9500}) == (Change(1, 9500, 0), Change(3, 0, 9500))
     assert diff({1: 10000}, {1: 10000, 2: 0}) == ()
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "moved"),
-    [
-        ({1: 9500, 2: 500}, {1: 9500, 2: 500}, 0),
-        ({1: 9500, 2: 500}, {1: 9000, 2: 1000}, 500),
-        ({1: 10000}, {2: 10000}, 10000),
-        # v2 keeps its weight, but its part of the range shifts.
-        ({1: 9000, 2: 500, 3: 500}, {1: 8500, 2: 500, 3: 1000}, 1000),
-        ({}, {1: 10000}, 10000),
-    ],
-)
-def test_sticky_callers_who_move_are_counted(
-    before: dict[int, int], after: dict[int, int], moved: int
-) -> None:
-    assert share_moved(before, after) == moved
-
-
-@given(splits(), splits())
-def test_at_least_the_weight_that_changed_moves(
-    before: dict[int, int], after: dict[int, int]
-) -> None:
-    changed = sum(max(change.after - change.before, 0) for change in diff(before, after))
-    moved = share_moved(before, after)
-    assert changed <= moved <= WHOLE
-    assert moved == share_moved(after, before)
