@@ -13,6 +13,7 @@ import psycopg
 from console.errors import CovenantError
 from deployments.adapters.lease import Lease
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
+from deployments.services import certificate_watch, token_issuers
 
 LEASE = 0x434F_5654
 """Number of the Postgres advisory lock that the one active process holds."""
@@ -30,7 +31,10 @@ class Tick:
     every_s: float = 1.0
 
 
-TICKS: tuple[Tick, ...] = ()
+TICKS: tuple[Tick, ...] = (
+    Tick("token issuers", token_issuers.refresh_due, every_s=20),
+    Tick("certificates", certificate_watch.warn_of_certificates, every_s=600),
+)
 
 
 class TrafficControl:

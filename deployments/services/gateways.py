@@ -24,7 +24,9 @@ from deployments.models import (
 )
 from deployments.rules.gateway_state import EndpointState, GatewayState
 from deployments.rules.snapshots import Snapshot, render
+from deployments.selectors.callers import directories
 from deployments.selectors.routing import endpoint_states
+from deployments.services.certificate_watch import certificates_of
 
 CHANNEL = "covenant_gateway"
 """Postgres channel that wakes the gateway control; notifications fire when their change commits."""
@@ -56,8 +58,10 @@ def registration_of(gateway: Gateway) -> Registration:
 
 
 def gateway_state(gateway: Gateway) -> GatewayState:
-    """All that a gateway should serve now; six queries, however many endpoints there are."""
-    listeners = list(gateway.listeners.select_related("environment").order_by("environment_id"))
+    """All that a gateway should serve now; nine queries, however many endpoints there are."""
+    listeners = list(
+        gateway.listeners.select_related("environment", "gateway").order_by("environment_id")
+    )
     return _state(listeners, endpoint_states([one.environment_id for one in listeners]))
 
 
@@ -196,6 +200,10 @@ def _state(listeners: list[GatewayListener], endpoints: list[EndpointState]) -> 
         tuple(endpoints),
         listen_address=address,
         edge=settings.CONFIG.edge_address,
+        directories=directories(
+            [(one.environment_id, one.environment.name) for one in listeners], timezone.now()
+        ),
+        certificates=certificates_of(listeners),
     )
 
 

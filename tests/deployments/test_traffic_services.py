@@ -227,12 +227,12 @@ def test_a_lost_node_leaves_its_share_without_an_address(two: Fleet) -> None:
 def test_the_number_of_queries_does_not_grow_with_the_endpoints(
     two: Fleet, django_assert_num_queries: Any
 ) -> None:
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(9):
         gateway_state(two.gateway)
     for name in ("one", "two_more", "three"):
         model = factories.make_model(name)
         ready_version(two, factories.make_version(model))
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(9):
         gateway_state(two.gateway)
 
 
