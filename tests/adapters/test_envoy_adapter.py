@@ -47,6 +47,23 @@ def test_a_split_is_kept_and_callers_stay_where_they_are(edge: Edge) -> None:
         assert caller.infer(MODEL, request(1.0), x_user_id=f"user-{user}").version == "2"
 
 
+def test_a_version_in_several_places_keeps_its_callers(edge: Edge) -> None:
+    people = [f"user-{number}" for number in range(600)]
+    caller = edge.caller()
+
+    def who() -> list[str]:
+        return [caller.infer(MODEL, request(1.0), x_user_id=user).version for user in people]
+
+    edge.apply(weights={1: 7000, 2: 3000}, slices=((1, 2000), (2, 1000), (1, 5000), (2, 2000)))
+    before = who()
+    assert 110 <= Counter(before)["2"] <= 250
+    edge.apply(weights={1: 6000, 2: 4000}, slices=((1, 2000), (2, 2000), (1, 4000), (2, 2000)))
+    after = who()
+    moved = [old + new for old, new in zip(before, after, strict=True) if old != new]
+    assert set(moved) == {"12"}
+    assert 30 <= len(moved) <= 95
+
+
 def test_callers_without_identity_are_split_as_well(edge: Edge) -> None:
     edge.apply(weights={1: 5000, 2: 5000})
     caller = edge.caller()
@@ -99,7 +116,11 @@ def test_an_upstream_can_neither_see_nor_say_another_version(edge: Edge) -> None
         node = NodeAddress("n", "127.0.0.1", upstream.port)
         edge.apply(weights={7: 10000}, targets={7: Target(NEXT, 5, (node,))})
         reply = edge.caller().infer(
-            MODEL, request(1.0), x_model_version="1", x_covenant_fallback="yes", x_request_id="my-id-2"
+            MODEL,
+            request(1.0),
+            x_model_version="1",
+            x_covenant_fallback="yes",
+            x_request_id="my-id-2",
         )
     finally:
         upstream.stop()
