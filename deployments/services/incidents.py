@@ -11,11 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from console import live
-from console.actors import Actor, require
-from console.errors import Conflict, FieldError, Invalid, NotFound
+from console.actors import Actor
 from console.services import audit
 from deployments.models import (
     Endpoint,
@@ -30,7 +28,6 @@ from deployments.services import on_call
 
 TOPIC = "incidents"
 """Live topic of the list of incidents; its events name nothing."""
-LONGEST_TEXT = 4000
 
 
 def open_incident(
@@ -56,7 +53,7 @@ def open_incident(
         Endpoint.objects.select_for_update(of=("self",)).get(pk=endpoint.pk)
         incident = _unresolved(endpoint)
         if incident is not None and not rules.is_the_same(incident.ended_at, at):
-            _close(
+            close_incident(
                 incident, at=at, actor=actor, summary="Closed by itself: the next one has begun."
             )
             incident = None
@@ -113,62 +110,45 @@ def add_event(
 def end_incident(*, incident: Incident, at: datetime, actor: Actor, message: str = "") -> Incident:
     """Callers are well again; it stays for people to say what it was. Twice is once."""
     with transaction.atomic():
-        incident = _locked(incident.pk)
+        incident = locked_incident(incident.pk)
         if incident.ended_at is not None or incident.state == IncidentState.RESOLVED:
             return incident
         incident.ended_at = at
         incident.save(update_fields=["ended_at"])
         add_event(incident=incident, kind="ended", at=at, actor=actor, message=message)
-        _audit(incident, "incident.end", actor, reason=message)
+        record_act(incident, "incident.end", actor, reason=message)
     return incident
 
 
-def acknowledge(*, incident_id: uuid.UUID, actor: Actor) -> Incident:
-    """Somebody sees to it; the first one does. Again, by whomever, changes nothing.
-
-    Raises NotFound, NotAllowed, Conflict `incident_resolved`.
-    """
-    with transaction.atomic():
-        incident = _for_act(incident_id, actor)
-        if incident.state == IncidentState.ACKNOWLEDGED:
-            return incident
-        _refuse_resolved(incident)
-        now = timezone.now()
-        incident.state, incident.acknowledged_by = IncidentState.ACKNOWLEDGED, actor.user
-        incident.acknowledged_at = now
-        incident.save(update_fields=["state", "acknowledged_by", "acknowledged_at"])
-        add_event(incident=incident, kind="acknowledged", at=now, actor=actor)
-        _audit(incident, "incident.acknowledge", actor)
-    return incident
-
-
-def resolve(*, incident_id: uuid.UUID, summary: str, actor: Actor) -> Incident:
-    """Close it with what it was and what was done; its notices end. Twice is once.
-
-    Raises Invalid without a summary, NotFound, NotAllowed.
-    """
-    text = _text(summary, "/summary", "Say what it was and what was done.")
-    with transaction.atomic():
-        incident = _for_act(incident_id, actor)
-        if incident.state == IncidentState.RESOLVED:
-            return incident
-        _close(incident, at=timezone.now(), actor=actor, summary=text)
-    return incident
-
-
-def comment(*, incident_id: uuid.UUID, text: str, actor: Actor) -> IncidentEvent:
-    """Write a person's line into the timeline, of a resolved one, too.
-
-    Raises Invalid (empty, too long), NotFound, NotAllowed.
-    """
-    text = _text(text, "/text", "Write what others should know.")
-    with transaction.atomic():
-        incident = _for_act(incident_id, actor)
-        event = add_event(
-            incident=incident, kind="comment", at=timezone.now(), actor=actor, message=text
+def mode_changed(*, endpoint: Endpoint, split: TrafficSplit, actor: Actor) -> Incident | None:
+    """A person has switched the mode: away from normal is an incident, back to it is its end."""
+    level, at = rules.level_of_mode(split.mode), split.created_at
+    incident = unresolved_incident(endpoint)
+    if level:
+        incident = open_incident(
+            endpoint=endpoint,
+            cause="by_hand",
+            title="The fallback answers" if level == rules.FALLBACK else "The circuit is open",
+            severity=rules.severity_of(level),
+            at=at,
+            actor=actor,
+            level=level,
+            message=split.reason,
         )
-        _audit(incident, "incident.comment", actor, reason=text)
-    return event
+    if incident is None:
+        return None
+    add_event(
+        incident=incident,
+        kind="moved",
+        at=at,
+        actor=actor,
+        level=level,
+        split=split,
+        message=split.reason,
+    )
+    if not level:
+        end_incident(incident=incident, at=at, actor=actor, message="Back to normal by hand.")
+    return incident
 
 
 def unresolved_incident(endpoint: Endpoint) -> Incident | None:
@@ -198,7 +178,7 @@ def _begin(*, actor: Actor, message: str, **fields: Any) -> Incident:
         data={"cause": incident.cause},
     )
     _call(incident, incident.started_at, actor)
-    _audit(incident, "incident.open", actor, reason=message)
+    record_act(incident, "incident.open", actor, reason=message)
     return incident
 
 
@@ -228,17 +208,18 @@ def _join(
     )
     if graver:
         _call(incident, at, actor)
-        _audit(incident, "incident.escalate", actor, reason=message or title)
+        record_act(incident, "incident.escalate", actor, reason=message or title)
 
 
-def _close(incident: Incident, *, at: datetime, actor: Actor, summary: str) -> None:
+def close_incident(incident: Incident, *, at: datetime, actor: Actor, summary: str) -> None:
+    """Resolve it with a summary; those on call are called no more."""
     incident.state, incident.summary = IncidentState.RESOLVED, summary
     incident.resolved_at, incident.resolved_by = at, actor.user
     incident.ended_at = incident.ended_at or at
     incident.save(update_fields=["state", "summary", "resolved_at", "resolved_by", "ended_at"])
     add_event(incident=incident, kind="resolved", at=at, actor=actor, message=summary)
     on_call.stop_calling(incident)
-    _audit(incident, "incident.resolve", actor, reason=summary)
+    record_act(incident, "incident.resolve", actor, reason=summary)
 
 
 def _call(incident: Incident, at: datetime, actor: Actor) -> None:
@@ -252,17 +233,8 @@ def _call(incident: Incident, at: datetime, actor: Actor) -> None:
     )
 
 
-def _for_act(incident_id: uuid.UUID, actor: Actor) -> Incident:
-    require(actor, "incident.handle")
-    seen = Incident.objects.visible_to(actor.user).filter(pk=incident_id)
-    found = seen.values_list("endpoint__model__team_id", flat=True)[:1]
-    if not found:
-        raise NotFound(f"There is no incident {incident_id}.", hint="Look at the incidents.")
-    require(actor, "incident.handle", found[0])
-    return _locked(incident_id)
-
-
-def _locked(incident_id: uuid.UUID) -> Incident:
+def locked_incident(incident_id: uuid.UUID) -> Incident:
+    """The incident, locked until the transaction ends, with its endpoint."""
     return (
         Incident.objects.select_for_update(of=("self",))
         .select_related("endpoint__model", "endpoint__environment")
@@ -272,37 +244,11 @@ def _locked(incident_id: uuid.UUID) -> Incident:
 
 def _unresolved(endpoint: Endpoint) -> Incident | None:
     found = unresolved_incident(endpoint)
-    return _locked(found.pk) if found else None
+    return locked_incident(found.pk) if found else None
 
 
-def _refuse_resolved(incident: Incident) -> None:
-    if incident.state == IncidentState.RESOLVED:
-        raise Conflict(
-            f"The incident at {incident.endpoint} is resolved already.",
-            code="incident_resolved",
-            hint="A new disturbance opens a new incident.",
-        )
-
-
-def _text(raw: str, pointer: str, hint: str) -> str:
-    text = raw.strip()
-    if not text:
-        raise Invalid(
-            "Some words are needed.",
-            code="text_missing",
-            hint=hint,
-            errors=(FieldError(pointer, "This is needed."),),
-        )
-    if len(text) > LONGEST_TEXT:
-        raise Invalid(
-            f"That is longer than {LONGEST_TEXT} characters.",
-            code="text_too_long",
-            errors=(FieldError(pointer, f"At most {LONGEST_TEXT} characters."),),
-        )
-    return text
-
-
-def _audit(incident: Incident, action: str, actor: Actor, *, reason: str = "") -> None:
+def record_act(incident: Incident, action: str, actor: Actor, *, reason: str = "") -> None:
+    """The audit entry of an act upon an incident."""
     audit.record(
         actor=actor,
         action=action,

@@ -26,6 +26,7 @@ from deployments.rules.routing_rules import (
 from deployments.selectors.acknowledgements import GatewayWord, gateway_words
 from deployments.selectors.readiness import ready_versions
 from deployments.services.gateways import split_event, wake_gateways
+from deployments.services.incidents import mode_changed
 from models_registry.models import RegisteredModel
 from models_registry.services.contract_checks import contract_that_holds, verify_in_force
 
@@ -135,7 +136,7 @@ def set_mode(
             _need_fallback(endpoint.model)
         if mode == EndpointMode.NORMAL:
             _need_traffic(endpoint, now)
-        return write_split(
+        split = write_split(
             endpoint,
             replace(now, mode=mode, probe=0),
             cause=SplitCause.MODE,
@@ -143,6 +144,8 @@ def set_mode(
             actor=actor,
             action="endpoint.mode",
         )
+        mode_changed(endpoint=endpoint, split=split, actor=actor)
+        return split
 
 
 def offer_first_traffic(endpoint: Endpoint, number: int, actor: Actor) -> TrafficSplit | None:

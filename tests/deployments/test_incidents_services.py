@@ -11,7 +11,7 @@ from django.utils import timezone
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, Notice, Team, TeamMembership
 from deployments.models import Endpoint, Incident, IncidentSeverity
-from deployments.services import incidents, on_call
+from deployments.services import incident_acts, incidents, on_call
 from models_registry.models import SeatHolder, Visibility
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
@@ -94,7 +94,7 @@ def test_those_on_call_are_told_once_and_no_longer_once_it_is_resolved(
     assert notice.severity == "warning"
     assert not Notice.objects.filter(recipient__username="dana").exists()
 
-    incidents.resolve(incident_id=incident.pk, summary="A bad build.", actor=fleet_rows.sam)
+    incident_acts.resolve(incident_id=incident.pk, summary="A bad build.", actor=fleet_rows.sam)
     notice.refresh_from_db()
     assert notice.ended_at is not None
 
@@ -126,8 +126,8 @@ def test_on_call_are_the_seat_and_the_sres_of_the_installation_and_of_the_team(
 def test_acknowledging_twice_keeps_the_first(endpoint: Endpoint, fleet_rows: Fleet) -> None:
     incident = open_one(endpoint, fleet_rows)
     dana = factories.actor(factories.people().dana)
-    incidents.acknowledge(incident_id=incident.pk, actor=fleet_rows.sam)
-    incidents.acknowledge(incident_id=incident.pk, actor=dana)
+    incident_acts.acknowledge(incident_id=incident.pk, actor=fleet_rows.sam)
+    incident_acts.acknowledge(incident_id=incident.pk, actor=dana)
     incident.refresh_from_db()
     assert incident.acknowledged_by == fleet_rows.sam.user
     assert incident.events.filter(kind="acknowledged").count() == 1
@@ -138,11 +138,13 @@ def test_a_resolved_incident_is_not_acknowledged_but_may_be_commented(
     endpoint: Endpoint, fleet_rows: Fleet
 ) -> None:
     incident = open_one(endpoint, fleet_rows)
-    incidents.resolve(incident_id=incident.pk, summary="It was the node.", actor=fleet_rows.sam)
-    incidents.resolve(incident_id=incident.pk, summary="Something else.", actor=fleet_rows.sam)
+    incident_acts.resolve(incident_id=incident.pk, summary="It was the node.", actor=fleet_rows.sam)
+    incident_acts.resolve(incident_id=incident.pk, summary="Something else.", actor=fleet_rows.sam)
     with pytest.raises(Conflict, match="resolved already"):
-        incidents.acknowledge(incident_id=incident.pk, actor=fleet_rows.sam)
-    incidents.comment(incident_id=incident.pk, text="The node is replaced.", actor=fleet_rows.sam)
+        incident_acts.acknowledge(incident_id=incident.pk, actor=fleet_rows.sam)
+    incident_acts.comment(
+        incident_id=incident.pk, text="The node is replaced.", actor=fleet_rows.sam
+    )
     incident.refresh_from_db()
     assert incident.summary == "It was the node."
     last = incident.events.last()
@@ -153,7 +155,7 @@ def test_a_resolved_incident_is_not_acknowledged_but_may_be_commented(
 def test_resolving_takes_words(endpoint: Endpoint, fleet_rows: Fleet) -> None:
     incident = open_one(endpoint, fleet_rows)
     with pytest.raises(Invalid):
-        incidents.resolve(incident_id=incident.pk, summary="  ", actor=fleet_rows.sam)
+        incident_acts.resolve(incident_id=incident.pk, summary="  ", actor=fleet_rows.sam)
 
 
 def test_who_may_not_see_the_model_finds_no_incident_and_a_viewer_may_not_act(
@@ -162,10 +164,10 @@ def test_who_may_not_see_the_model_finds_no_incident_and_a_viewer_may_not_act(
     incident = open_one(endpoint, fleet_rows)
     vic = factories.actor(factories.people().vic)
     with pytest.raises(NotAllowed):
-        incidents.acknowledge(incident_id=incident.pk, actor=vic)
+        incident_acts.acknowledge(incident_id=incident.pk, actor=vic)
     endpoint.model.visibility = Visibility.TEAM
     endpoint.model.save()
     stranger = factories.actor(factories.make_user("stranger", "data_scientist"))
     for unknown in (incident.pk, uuid.uuid4()):
         with pytest.raises(NotFound):
-            incidents.acknowledge(incident_id=unknown, actor=stranger)
+            incident_acts.acknowledge(incident_id=unknown, actor=stranger)
