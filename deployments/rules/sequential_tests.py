@@ -64,32 +64,64 @@ class Verdict(StrEnum):
     BETTER = "better"
 
 
+@dataclass(slots=True)
+class Pooled:
+    """Minutes added up as they come, so that a look costs the same after any number of them."""
+
+    baseline_answered: int = 0
+    candidate_answered: int = 0
+    converted: int = 0
+    weight: float = 0.0
+    score: float = 0.0
+    slope: float = 0.0
+    spread: float = 0.0
+
+    def add(self, one: Stratum) -> None:
+        """Take a minute in; one in which a version answered nobody says nothing."""
+        n_base, n_new = one.baseline_answered, one.candidate_answered
+        k_base, k_new = one.baseline_converted, one.candidate_converted
+        if not n_base or not n_new:
+            return
+        total = n_base + n_new
+        self.baseline_answered += n_base
+        self.candidate_answered += n_new
+        self.converted += k_base + k_new
+        self.weight += n_base * n_new / total
+        self.score += (k_new * n_base - k_base * n_new) / total
+        # Sato's P and Q.
+        self.slope += (
+            n_new**2 * k_base - n_base**2 * k_new + n_new * n_base * (n_base - n_new) / 2
+        ) / total**2
+        self.spread += (k_new * (n_base - k_base) + k_base * (n_new - k_new)) / (2 * total)
+
+    def difference(self, *, margin: float, confidence: float = 0.95) -> Estimate | None:
+        """Candidate's conversion less the baseline's; None while there are too few answers.
+
+        `margin` (a share) tunes where the interval is tightest: about when it can tell a
+        difference of that size. It holds for any.
+        """
+        if not self._enough():
+            return None
+        value = self.score / self.weight
+        variance = max(value * self.slope + self.spread, 0.0)
+        reach = boundary(variance, tuning(margin, confidence), 1 - confidence) / self.weight
+        return Estimate(value, max(value - reach, -1.0), min(value + reach, 1.0))
+
+    def _enough(self) -> bool:
+        answered = self.baseline_answered + self.candidate_answered
+        fewest = min(self.baseline_answered, self.candidate_answered)
+        outcomes = min(self.converted, answered - self.converted)
+        return fewest >= FEWEST_ANSWERS and outcomes >= FEWEST_OUTCOMES
+
+
 def difference(
     strata: Iterable[Stratum], *, margin: float, confidence: float = 0.95
 ) -> Estimate | None:
-    """Candidate's conversion less the baseline's; None while there are too few answers.
-
-    `margin` (a share) tunes where the interval is tightest: about when it can tell a difference
-    of that size. It holds for any.
-    """
-    pooled = [one for one in strata if one.baseline_answered and one.candidate_answered]
-    if not _enough(pooled):
-        return None
-    weight = score = spread = slope = 0.0
-    for one in pooled:
-        n_base, n_new = one.baseline_answered, one.candidate_answered
-        k_base, k_new = one.baseline_converted, one.candidate_converted
-        total = n_base + n_new
-        weight += n_base * n_new / total
-        score += (k_new * n_base - k_base * n_new) / total
-        slope += (n_new**2 * k_base - n_base**2 * k_new + n_new * n_base * (n_base - n_new) / 2) / (
-            total**2
-        )
-        spread += (k_new * (n_base - k_base) + k_base * (n_new - k_new)) / (2 * total)
-    value = score / weight
-    variance = max(value * slope + spread, 0.0)
-    reach = boundary(variance, tuning(margin, confidence), 1 - confidence) / weight
-    return Estimate(value, max(value - reach, -1.0), min(value + reach, 1.0))
+    """The difference after all of these minutes."""
+    pooled = Pooled()
+    for one in strata:
+        pooled.add(one)
+    return pooled.difference(margin=margin, confidence=confidence)
 
 
 def boundary(variance: float, rho2: float, alpha: float) -> float:
@@ -135,16 +167,6 @@ def conversion(answered: int, converted: int, confidence: float = 0.95) -> Estim
     low = 0.0 if converted == 0 else _crossing(evidence, 0.0, value)
     high = 1.0 if converted == answered else _crossing(evidence, 1.0, value)
     return Estimate(value, low, high)
-
-
-def _enough(strata: list[Stratum]) -> bool:
-    base = sum(one.baseline_answered for one in strata)
-    new = sum(one.candidate_answered for one in strata)
-    converted = sum(one.baseline_converted + one.candidate_converted for one in strata)
-    return (
-        min(base, new) >= FEWEST_ANSWERS
-        and min(converted, base + new - converted) >= FEWEST_OUTCOMES
-    )
 
 
 def _log_beta(a: float, b: float) -> float:

@@ -116,7 +116,7 @@ class EndpointRoutes:
     unavailable_code: str
     retry_after_s: int
     sampled: tuple[str, int] | None = None
-    experiment: bool = False
+    experiment: str | None = None
     probe: int = 0
     access: AccessRules = OPEN
     input_rules: InputRules | None = None
@@ -265,6 +265,7 @@ def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
 
     mirror = endpoint.mirror
     sampling = endpoint.sampling if edge else None
+    name = f"{endpoint.environment}/{endpoint.model}"
     return EndpointRoutes(
         model=endpoint.model,
         mode=mode,
@@ -281,12 +282,8 @@ def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
         fallback=fallback_answer(endpoint.fallback) if endpoint.fallback else None,
         unavailable_code=endpoint.unavailable_code,
         retry_after_s=endpoint.retry_after_s,
-        sampled=(
-            (f"{endpoint.environment}/{endpoint.model}", sampling.basis_points)
-            if sampling
-            else None
-        ),
-        experiment=endpoint.experiment and edge,
+        sampled=(name, sampling.basis_points) if sampling else None,
+        experiment=name if endpoint.experiment and edge else None,
         probe=endpoint.probe if answer and any(endpoint.weights.values()) else 0,
         access=endpoint.access,
         input_rules=endpoint.input_rules,

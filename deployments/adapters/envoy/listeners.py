@@ -7,7 +7,7 @@ from typing import Any
 
 from deployments.adapters.envoy.access import access_filters, header_guard
 from deployments.adapters.envoy.clusters import lua_filter
-from deployments.adapters.envoy.observing import answers_log
+from deployments.adapters.envoy.observing import answers_log, without_callers_marks
 from deployments.adapters.envoy.requests import LARGEST_BODY, requests_script
 from deployments.adapters.envoy.routes import (
     ANSWERS,
@@ -33,7 +33,7 @@ def listener_config(listener: Listener) -> JSON:
         f"environment_{listener.environment}",
         name,
         [*access_filters(listener.environment), lua_filter(REQUESTS_FILTER, requests_script())],
-        early_header_mutation_extensions=header_guard(),
+        early_header_mutation_extensions=[*header_guard(), without_callers_marks()],
         always_set_request_id_in_response=True,
         request_id_extension={
             "typed_config": {

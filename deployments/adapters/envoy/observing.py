@@ -17,9 +17,9 @@ JSON = dict[str, Any]
 TYPE = "type.googleapis.com/envoy"
 ANSWERS_LOG_CLUSTER = "covenant_answers_log"
 SAMPLE_HEADER = "x-covenant-sample"
+ENVIRONMENT_HEADER = "x-covenant-environment"
 EXPERIMENT_HEADER = "x-covenant-experiment"
-"""Set on requests whose answer belongs to an experiment; callers' own never get so far that it
-matters, as the edge knows which endpoints have one."""
+"""Names the endpoint in whose experiment the answer to a request counts."""
 AT_ONCE = 64
 """Copies under way at one time from one gateway; what is beyond is dropped by it."""
 LOG_EVERY = "0.100s"
@@ -32,8 +32,8 @@ def observing_clusters(host: str, port: int) -> list[JSON]:
 
     The log goes by gRPC to the port after it.
     """
-    http1 = {"http_protocol_options": {}}
-    http2 = {"http2_protocol_options": {}}
+    http1: JSON = {"http_protocol_options": {}}
+    http2: JSON = {"http2_protocol_options": {}}
     return [
         _cluster(SAMPLES_CLUSTER, host, port, http1),
         _cluster(ANSWERS_LOG_CLUSTER, host, port + 1, http2),
@@ -61,20 +61,41 @@ def sample_policies(endpoint: EndpointRoutes) -> list[JSON]:
 
 def experiment_headers(endpoint: EndpointRoutes) -> JSON:
     """What marks the requests of an endpoint whose answers are to be told to the edge."""
-    if not endpoint.experiment:
+    if endpoint.experiment is None:
         return {}
     mark = {
-        "header": {"key": EXPERIMENT_HEADER, "value": "1"},
+        "header": {"key": EXPERIMENT_HEADER, "value": endpoint.experiment},
         "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
     }
     return {"request_headers_to_add": [mark]}
 
 
-def outcomes_route() -> JSON:
+def outcomes_route(environment: str) -> JSON:
     """The route by which callers report what an answer led to."""
+    said = {
+        "header": {"key": ENVIRONMENT_HEADER, "value": environment},
+        "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+    }
     return {
         "match": {"path": "/v1/outcomes"},
         "route": {"cluster": EDGE_CLUSTER, "timeout": "5s"},
+        "request_headers_to_add": [said],
+    }
+
+
+def without_callers_marks() -> JSON:
+    """Takes our own marks off every request that comes in: nobody counts himself in.
+
+    Before routes are looked at, since what a virtual host removes is removed after its routes'
+    own additions.
+    """
+    return {
+        "name": "envoy.http.early_header_mutation.header_mutation",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.http.early_header_mutation.header_mutation.v3"
+            ".HeaderMutation",
+            "mutations": [{"remove": SAMPLE_HEADER}, {"remove": EXPERIMENT_HEADER}],
+        },
     }
 
 
@@ -95,6 +116,7 @@ def answers_log(environment: str) -> JSON:
                 "buffer_flush_interval": LOG_EVERY,
                 "buffer_size_bytes": LOG_BYTES,
             },
+            "additional_request_headers_to_log": [EXPERIMENT_HEADER],
             "additional_response_headers_to_log": ["x-model-version"],
         },
     }

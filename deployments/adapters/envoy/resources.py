@@ -29,6 +29,9 @@ from envoy.extensions.http.early_header_mutation.header_mutation.v3 import (
 )
 from envoy.extensions.request_id.uuid.v3 import uuid_pb2 as _uuid
 from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2 as _previous
+from envoy.extensions.retry.priority.previous_priorities.v3 import (
+    previous_priorities_config_pb2 as _priorities,
+)
 from envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from envoy.extensions.transport_sockets.tls.v3 import tls_pb2 as _tls
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2 as _options
@@ -62,7 +65,10 @@ from deployments.rules.snapshots import (
     Snapshot,
 )
 
-REGISTERED = (_file_log, _grpc_log, _lua, _router, _codec, _manager, _uuid, _previous, _options)
+REGISTERED = (
+    *(_file_log, _grpc_log, _lua, _router, _codec, _manager, _uuid, _previous, _priorities),
+    _options,
+)
 REGISTERED_FOR_ACCESS = (_tokens, _rates, _networks, _guard, _tls)
 
 
@@ -178,7 +184,7 @@ def _table_resource(table: RouteTable) -> Resource:
         message.virtual_hosts[0].routes.extend(messages)
     if table.edge:
         needs |= {EDGE_CLUSTER}
-        outcomes = ParseDict(outcomes_route(), route_components_pb2.Route())
+        outcomes = ParseDict(outcomes_route(table.environment), route_components_pb2.Route())
         message.virtual_hosts[0].routes.append(outcomes)
     last = ParseDict(unknown_route(table.environment), route_components_pb2.Route())
     message.virtual_hosts[0].routes.append(last)
