@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,13 +56,13 @@ class EdgeApp:
         method, path = scope["method"], scope["path"]
         if path == "/healthz":
             return Response(200, b"ok\n", {"content-type": "text/plain"})
-        mounted, parts = self._find(method, path)
+        headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in scope["headers"]}
+        mounted, parts = self._find(method, path, headers)
         route = mounted.route
         if mounted.under_way >= route.at_once:
             raise _Refused(_busy())
         mounted.under_way += 1
         try:
-            headers = {name.decode("latin-1"): v.decode("latin-1") for name, v in scope["headers"]}
             async with asyncio.timeout(BODY_TIMEOUT_S):
                 body = await _body(headers, receive, route.max_body)
             async with asyncio.timeout(route.timeout_s):
@@ -74,9 +74,13 @@ class EdgeApp:
         finally:
             mounted.under_way -= 1
 
-    def _find(self, method: str, path: str) -> tuple[_Mounted, dict[str, str]]:
+    def _find(
+        self, method: str, path: str, headers: Mapping[str, str]
+    ) -> tuple[_Mounted, dict[str, str]]:
         allowed = []
         for mounted in self._routes:
+            if mounted.route.header and mounted.route.header not in headers:
+                continue
             found = mounted.route.pattern.fullmatch(path)
             if found and mounted.route.method == method:
                 return mounted, found.groupdict(default="")

@@ -40,6 +40,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Route:
     """A method and a pattern of whole paths, and who answers; the first that fits is taken.
 
+    `header`: only requests that carry this one (in lower case) are meant.
+
     `at_once` requests are worked on at one time and the next is refused with 503: one kind of
     work must not take the process away from the others.
     """
@@ -50,6 +52,7 @@ class Route:
     timeout_s: float = 5.0
     max_body: int = LARGEST_BODY
     at_once: int = 256
+    header: str = ""
 
 
 class Part(Protocol):

@@ -7,13 +7,15 @@ import uvicorn
 from deployments.edge.app import EdgeApp
 from deployments.edge.comparisons import Comparisons
 from deployments.edge.http import Part
+from deployments.edge.rules import Rules
 
 GRACE_S = 3
 
 
 def parts() -> tuple[Part, ...]:
     """Everything that the edge does."""
-    return (Comparisons(),)
+    # Rules first: what they answer carries a header, and the rest goes on to the others.
+    return (Rules(), Comparisons())
 
 
 def server(host: str, port: int) -> uvicorn.Server:

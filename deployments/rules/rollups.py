@@ -113,7 +113,7 @@ def traffic_of(key: ClusterKey, grown: Mapping[str, int], latency: Histogram) ->
         "timeout": grown.get("timeout", 0),
         "no_node": grown.get("none_healthy", 0),
     }
-    if key.kind in (ClusterKind.FALLBACK, ClusterKind.OPEN):
+    if key.kind in (ClusterKind.FALLBACK, ClusterKind.RULES, ClusterKind.OPEN):
         statuses[key.kind.value] = ok + caller + provider
     return Traffic(
         # Answers, not attempts: a request that is still under way is counted when it ends.

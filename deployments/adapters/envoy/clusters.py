@@ -97,6 +97,8 @@ def _version_cluster(cluster: Cluster, target: Target) -> JSON:
 
 def _answering_cluster(cluster: Cluster) -> JSON:
     inner = {"envoy_internal_address": {"server_listener_name": ANSWERS}}
+    if cluster.edge:
+        return _ruled_cluster(cluster.name, cluster.edge, inner)
     return {
         "name": cluster.name,
         "type": "STATIC",
@@ -104,6 +106,39 @@ def _answering_cluster(cluster: Cluster) -> JSON:
         "load_assignment": _assignment(cluster.name, [inner]),
         "circuit_breakers": _limits(),
         "per_connection_buffer_limit_bytes": LARGEST_BODY,
+        "typed_extension_protocol_options": _options([]),
+    }
+
+
+def _ruled_cluster(name: str, edge: tuple[str, int], inner: JSON) -> JSON:
+    """The edge first, and the gateway's own answer where the edge has none.
+
+    There is no health check: each contract with rules would add one each second. An edge that does
+    not answer five requests is left out for a while, and these five are answered all the same.
+    """
+    host, port = edge
+    first = {"socket_address": {"address": host, "port_value": port}}
+    assignment = _assignment(name, [first, inner])
+    hosts = assignment["endpoints"][0]["lb_endpoints"]
+    assignment["endpoints"] = [
+        {"priority": priority, "lb_endpoints": [one]} for priority, one in enumerate(hosts)
+    ]
+    limits = {
+        "max_connections": 512,
+        "max_pending_requests": 4096,
+        "max_requests": 4096,
+        # As many as there are requests: none may fail because others are tried again.
+        "max_retries": 4096,
+    }
+    return {
+        "name": name,
+        "type": "STATIC" if _is_ip(host) else "STRICT_DNS",
+        "connect_timeout": "0.05s",
+        "load_assignment": assignment,
+        "circuit_breakers": {"thresholds": [limits]},
+        "per_connection_buffer_limit_bytes": LARGEST_BODY,
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "outlier_detection": {**_outliers(), "interval": "0.5s", "base_ejection_time": "2s"},
         "typed_extension_protocol_options": _options([]),
     }
 

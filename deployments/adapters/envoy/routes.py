@@ -21,6 +21,8 @@ TYPE = "type.googleapis.com/envoy"
 ANSWERS = "covenant_answers"
 """Name of the listener inside Envoy that answers for models that may not, and of its routes."""
 ANSWER_HEADER = "x-covenant-answer"
+RULES_TIMEOUT_MS = 150
+"""How long the edge may take to answer by rules before the fixed response is given."""
 METADATA = "covenant"
 ANSWERS_FILTER = "covenant.answers"
 REQUESTS_FILTER = "covenant.requests"
@@ -72,14 +74,17 @@ def endpoint_routes(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
     """Routes of one endpoint in the order in which Envoy tries them."""
     base = f"/v2/models/{endpoint.model}"
     if endpoint.answer:
-        paths: list[JSON] = [
-            {"path": base},
+        infers: list[JSON] = [
             {"path_separated_prefix": base},
             {"path": f"/v1/models/{endpoint.model}:predict"},
         ]
-        action = _answered(endpoint)
-        answered = tuple({"match": match, **_metadata(endpoint), **action} for match in paths)
-        return (*_probe(endpoint), *answered)
+        paths = [{"path": base}, *infers]
+        ruled = [{**match, "headers": [_method("POST")]} for match in infers if endpoint.rules]
+        return (
+            *_probe(endpoint),
+            *({"match": match, **_metadata(endpoint), **_by_rules(endpoint)} for match in ruled),
+            *({"match": match, **_metadata(endpoint), **_answered(endpoint)} for match in paths),
+        )
     infer = {"path": f"{base}/infer", "headers": [_method("POST")]}
     split = _split(endpoint)
     return (
@@ -253,6 +258,29 @@ def _answered(endpoint: EndpointRoutes) -> JSON:
             }
         ],
     }
+
+
+def _by_rules(endpoint: EndpointRoutes) -> JSON:
+    """The edge is asked; where it has no answer, or none in time, the gateway's own is given."""
+    answered = _answered(endpoint)
+    retries = {
+        "retry_on": "5xx,retriable-status-codes",
+        "retriable_status_codes": [400, 404, 405, 413],
+        "num_retries": 2,
+        "per_try_timeout": f"{RULES_TIMEOUT_MS / 1000:.3f}s",
+        "retry_back_off": {"base_interval": "0.001s", "max_interval": "0.002s"},
+        # Who was tried is not tried again: after the edge comes the inner listener.
+        "retry_priority": {
+            "name": "envoy.retry_priorities.previous_priorities",
+            "typed_config": {
+                "@type": f"{TYPE}.extensions.retry.priority.previous_priorities.v3"
+                ".PreviousPrioritiesConfig",
+                "update_frequency": 1,
+            },
+        },
+    }
+    route = {**answered["route"], "cluster": endpoint.rules, "retry_policy": retries}
+    return {**answered, "route": route}
 
 
 def _split(endpoint: EndpointRoutes) -> JSON:
