@@ -119,13 +119,15 @@ def split(
 def rollback(session: Session, endpoint: str, reason: str, to: int | None) -> None:
     """Move all traffic to the last good version, now."""
     body = {"reason": reason, **({"to": to} if to else {})}
-    started = time.monotonic()
-    answer = session.client.post(f"/endpoints/{_endpoint(endpoint)}/rollback/", body)
-    took = (time.monotonic() - started) * 1000
+    # The rollback is written at once; what is waited for is that every gateway acts on it.
+    answer = session.client.post(f"/endpoints/{_endpoint(endpoint)}/rollback/?wait=1", body)
+    took = [one["took_ms"] for one in answer["acknowledgements"] if one["took_ms"] is not None]
+    effect = f" In effect on {len(took)} gateways after {max(took):.0f} ms." if took else ""
+    level = {"fallback": " Level 2 answers meanwhile.", "open": " Level 3 meanwhile."}
     show(
         answer,
         as_json=session.as_json,
-        words=f"Rolled back in {took:.0f} ms. {_split_words(answer)}",
+        words=f"Rolled back.{effect}{level.get(answer['mode'], '')} {_split_words(answer)}",
     )
 
 

@@ -66,7 +66,7 @@ def watch_endpoints(now: datetime) -> list[Decision]:
         if not _needs_thought(watched, now):
             continue
         try:
-            decision = _act(watched, now)
+            decision = act_on(watched, now)
         except CovenantError:
             log.exception("%s could not be helped", watched.endpoint)
             continue
@@ -84,7 +84,7 @@ def _needs_thought(watched: WatchedEndpoint, now: datetime) -> bool:
     return decision.act is not Act.STAY or _differs(decision.progress, progress)
 
 
-def _act(watched: WatchedEndpoint, now: datetime) -> Decision | None:
+def act_on(watched: WatchedEndpoint, now: datetime) -> Decision | None:
     """Decide with all that can be known, and write it; None when there was nothing to write."""
     endpoint, progress = watched.endpoint, watched.progress
     health = in_full(watched)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
@@ -14,29 +13,8 @@ from console.errors import FieldError, Invalid, Stale
 from console.services import audit
 from deployments.models import Endpoint, RollbackPolicy
 from deployments.rules import rollback_policies as rules
+from deployments.selectors.rollback_policies import policy_in_force
 from deployments.services.traffic import locked_endpoint
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyInForce:
-    """An endpoint's policy: its own, or without one (revision 0) the environment's default."""
-
-    automatic: bool
-    policy: rules.RollbackPolicy
-    revision: int
-    changed_by: str = ""
-
-
-def policy_in_force(endpoint: Endpoint, row: RollbackPolicy | None) -> PolicyInForce:
-    """What holds for an endpoint. By default production acts by itself, and nothing else does."""
-    if row is None:
-        return PolicyInForce(endpoint.environment.production, rules.RollbackPolicy(), 0)
-    return PolicyInForce(
-        row.automatic,
-        rules.parse_policy(row.document),
-        row.revision,
-        "" if row.revision == 0 else row.changed_by.username,
-    )
 
 
 def set_policy(
