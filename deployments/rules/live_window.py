@@ -104,6 +104,7 @@ def to_point(second: Second) -> dict[str, Any]:
             traffic.caller_faults,
             traffic.provider_faults,
             buckets,
+            traffic.rescued,
         ]
     works = {
         str(version): [work.inferences, work.executions, work.queue_ns, work.compute_ns]
@@ -115,9 +116,10 @@ def to_point(second: Second) -> dict[str, Any]:
 def from_point(point: Mapping[str, Any], bounds: tuple[float, ...]) -> Second:
     """What `to_point` wrote; `bounds` are the histogram's, kept once beside the ring."""
     traffic = {}
-    for version, (requests, caller, provider, buckets) in point["v"].items():
+    for version, (requests, caller, provider, buckets, *more) in point["v"].items():
         counts = [buckets.get(str(index), 0) for index in range(len(bounds) + 1)]
         latency = histograms.Histogram(bounds, tuple(counts)) if bounds else None
-        traffic[int(version)] = Traffic(requests, caller, provider, {}, latency)
+        statuses = {"rescued": rescued} if (rescued := sum(more)) else {}
+        traffic[int(version)] = Traffic(requests, caller, provider, statuses, latency)
     work = {int(version): Work(*values) for version, values in point["w"].items()}
     return Second(float(point["t"]), traffic, work)

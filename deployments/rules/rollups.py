@@ -23,6 +23,19 @@ class Traffic:
     statuses: Mapping[str, int] = field(default_factory=dict)
     latency: Histogram | None = None
 
+    @property
+    def rescued(self) -> int:
+        """Requests that the version failed and whose callers got an answer all the same.
+
+        They are faults of the version, and no failure of the service.
+        """
+        return self.statuses.get("rescued", 0)
+
+    @property
+    def version_faults(self) -> int:
+        """What the version itself failed, whatever its callers noticed of it."""
+        return self.provider_faults + self.rescued
+
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(
             requests=self.requests + other.requests,
@@ -112,6 +125,7 @@ def traffic_of(key: ClusterKey, grown: Mapping[str, int], latency: Histogram) ->
         "5xx": provider,
         "timeout": grown.get("timeout", 0),
         "no_node": grown.get("none_healthy", 0),
+        "rescued": _rescued(key, grown),
     }
     if key.kind in (ClusterKind.FALLBACK, ClusterKind.RULES, ClusterKind.OPEN):
         statuses[key.kind.value] = ok + caller + provider
@@ -123,6 +137,18 @@ def traffic_of(key: ClusterKey, grown: Mapping[str, int], latency: Histogram) ->
         statuses={name: count for name, count in statuses.items() if count},
         latency=latency,
     )
+
+
+def _rescued(key: ClusterKey, grown: Mapping[str, int]) -> int:
+    """Requests that failed at first and were answered by another attempt.
+
+    Of a version on trial every such failure is its own. Elsewhere only a 5xx is: a node that
+    cannot be reached says nothing of the version.
+    """
+    answered = grown.get("retry_success", 0)
+    if key.kind is ClusterKind.RETRIED:
+        return answered
+    return min(answered, grown.get("retried_5xx", 0))
 
 
 def counted_version(key: ClusterKey) -> int | None:

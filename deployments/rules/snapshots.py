@@ -21,6 +21,7 @@ from deployments.rules.fallbacks import FallbackAnswer, fallback_answer
 from deployments.rules.gateway_checks import check_endpoint, check_listeners
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
 from deployments.rules.input_rules import InputRules
+from deployments.rules.retries import on_trial
 from deployments.rules.slices import fresh
 
 EDGE_CLUSTER = "covenant_edge"
@@ -34,6 +35,8 @@ SAMPLES_CLUSTER = "covenant_samples"
 class ClusterKind(StrEnum):
     VERSION = "version"
     SHADOW = "shadow"
+    CANDIDATE = "candidate"
+    RETRIED = "retried"
     FALLBACK = "fallback"
     RULES = "rules"
     OPEN = "open"
@@ -43,7 +46,9 @@ class ClusterKind(StrEnum):
 class ClusterKey:
     """Identity of one group of answers; its name is also the key of its statistics.
 
-    Copies sent to a mirror are counted apart from live traffic, hence a kind of their own.
+    Copies sent to a mirror are counted apart from live traffic, hence a kind of their own. What a
+    version on trial fails is asked of the baseline: RETRIED counts its requests, CANDIDATE are its
+    hosts there, and counts nothing of its own.
     """
 
     environment: str
@@ -56,8 +61,8 @@ class ClusterKey:
         stem = f"{self.environment}/{self.model}"
         if self.kind is ClusterKind.VERSION:
             return f"{stem}/{self.version}"
-        if self.kind is ClusterKind.SHADOW:
-            return f"{stem}/{self.version}/shadow"
+        if self.version is not None:
+            return f"{stem}/{self.version}/{self.kind.value}"
         return f"{stem}/{self.kind.value}"
 
     @classmethod
@@ -68,8 +73,10 @@ class ClusterKey:
                 return cls(environment, model, ClusterKind(kind))
             case [environment, model, version] if version.isdecimal():
                 return cls(environment, model, ClusterKind.VERSION, int(version))
-            case [environment, model, version, "shadow"] if version.isdecimal():
-                return cls(environment, model, ClusterKind.SHADOW, int(version))
+            case [environment, model, version, ("shadow" | "retried") as kind] if (
+                version.isdecimal()
+            ):
+                return cls(environment, model, ClusterKind(kind), int(version))
         return None
 
 
@@ -93,6 +100,9 @@ class Cluster:
     key: ClusterKey
     target: Target | None
     edge: tuple[str, int] | None = None
+    members: tuple[str, ...] = ()
+    """Clusters that are tried one after the other, in place of a target of its own."""
+    most_requests: int | None = None
 
     @property
     def name(self) -> str:
@@ -122,6 +132,8 @@ class EndpointRoutes:
     input_rules: InputRules | None = None
     invalid_code: str = "invalid_input"
     idempotent: bool = False
+    retried: tuple[tuple[str, str], ...] = ()
+    """Of a version on trial its cluster, and the one that asks the baseline when it fails."""
     rules: str | None = None
     """Who answers inferences in place of `answer`, where the contract has rules."""
 
@@ -129,6 +141,7 @@ class EndpointRoutes:
         """Names of every cluster that these routes may send a request to."""
         names = {name for name, _ in self.split} | {name for _, name in self.pinned}
         names |= {name for _, _, name in self.header_rules}
+        names |= {name for _, name in self.retried}
         names |= {self.mirror[0]} if self.mirror else set()
         names |= {SAMPLES_CLUSTER} if self.sampled else set()
         return frozenset(names | {name for name in (self.answer, self.rules) if name})
@@ -242,15 +255,31 @@ def _key(endpoint: EndpointState, kind: ClusterKind, version: int | None = None)
 def _clusters(endpoint: EndpointState, edge: tuple[str, int] | None) -> Iterable[Cluster]:
     for version, target in endpoint.targets.items():
         ordered = Target(target.triton_model, target.triton_version, tuple(sorted(target.nodes)))
-        yield Cluster(_key(endpoint, ClusterKind.VERSION, version), ordered)
+        most = endpoint.access.limits.max_concurrent
+        yield Cluster(_key(endpoint, ClusterKind.VERSION, version), ordered, most_requests=most)
         if endpoint.mirror and endpoint.mirror.version == version:
             yield Cluster(_key(endpoint, ClusterKind.SHADOW, version), ordered)
+    yield from _retrying_clusters(endpoint)
     # Always there, so that a change of mode at 3 a.m. is a change of routes alone.
     yield Cluster(_key(endpoint, ClusterKind.OPEN), None)
     if endpoint.fallback:
         yield Cluster(_key(endpoint, ClusterKind.FALLBACK), None)
     if endpoint.fallback and endpoint.rules_fallback and edge:
         yield Cluster(_key(endpoint, ClusterKind.RULES), None, edge)
+
+
+def _retrying_clusters(endpoint: EndpointState) -> Iterable[Cluster]:
+    for version in on_trial(endpoint):
+        target = endpoint.targets[version]
+        ordered = Target(target.triton_model, target.triton_version, tuple(sorted(target.nodes)))
+        candidate = _key(endpoint, ClusterKind.CANDIDATE, version)
+        baseline = _key(endpoint, ClusterKind.VERSION, endpoint.retry_onto)
+        yield Cluster(candidate, ordered, most_requests=endpoint.access.limits.max_concurrent)
+        yield Cluster(
+            _key(endpoint, ClusterKind.RETRIED, version),
+            None,
+            members=(candidate.name, baseline.name),
+        )
 
 
 def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
@@ -289,6 +318,7 @@ def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
         input_rules=endpoint.input_rules,
         invalid_code=endpoint.invalid_code,
         idempotent=endpoint.idempotent,
+        retried=tuple((of(v), of(v, ClusterKind.RETRIED)) for v in on_trial(endpoint)),
         rules=_key(endpoint, ClusterKind.RULES).name
         if mode is Mode.FALLBACK and endpoint.rules_fallback and edge
         else None,

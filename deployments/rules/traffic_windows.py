@@ -97,11 +97,12 @@ def window_numbers(
         newest = at
         if not since < at <= now:
             continue
-        for name, (requests, caller, provider, counts) in point["v"].items():
+        for name, (requests, caller, provider, counts, *rescued) in point["v"].items():
             version = int(name)
             total = sums.setdefault(version, [0, 0, 0])
             total[0] += requests
-            total[1] += provider
+            # What the baseline answered for a version on trial is that version's fault as well.
+            total[1] += provider + sum(rescued)
             total[2] += caller
             into = buckets.setdefault(version, {})
             for index, count in counts.items():
@@ -111,6 +112,6 @@ def window_numbers(
     age = max(now - newest, 0.0)
     sums.setdefault(0, [0, 0, 0])
     return {
-        version: WindowNumbers(*total, age, bounds, buckets.get(version, {}))
-        for version, total in sums.items()
+        version: WindowNumbers(requests, provider, caller, age, bounds, buckets.get(version, {}))
+        for version, (requests, provider, caller) in sums.items()
     }

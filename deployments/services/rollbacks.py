@@ -230,8 +230,9 @@ def _until_quiet(run: JobRun, split: TrafficSplit, left: list[int]) -> int:
         return 0
     endpoint = split.endpoint
     names = [
-        ClusterKey(endpoint.environment.name, endpoint.model.name, ClusterKind.VERSION, number).name
+        ClusterKey(endpoint.environment.name, endpoint.model.name, kind, number).name
         for number in left
+        for kind in (ClusterKind.VERSION, ClusterKind.RETRIED)
     ]
     listening = [
         registration_of(gateway)

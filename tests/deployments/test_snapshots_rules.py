@@ -199,14 +199,17 @@ def test_listeners_need_ports_of_their_own() -> None:
     assert caught.value.code == "duplicate_endpoint"
 
 
-@pytest.mark.parametrize("kind", list(ClusterKind))
+# A candidate's hosts count nothing of their own.
+@pytest.mark.parametrize("kind", sorted(set(ClusterKind) - {ClusterKind.CANDIDATE}))
 def test_a_clusters_name_says_what_it_is(kind: ClusterKind) -> None:
-    numbered = kind in (ClusterKind.VERSION, ClusterKind.SHADOW)
+    numbered = kind in (ClusterKind.VERSION, ClusterKind.SHADOW, ClusterKind.RETRIED)
     key = ClusterKey("production", "fraud_detector", kind, 12 if numbered else None)
     assert ClusterKey.parse(key.name) == key
 
 
-@pytest.mark.parametrize("name", ["ads", "a/b", "a/b/c", "a/b/1/copy", "a/b/1/shadow/x", ""])
+@pytest.mark.parametrize(
+    "name", ["ads", "a/b", "a/b/c", "a/b/1/copy", "a/b/1/shadow/x", "a/b/1/candidate", ""]
+)
 def test_other_clusters_are_none_of_ours(name: str) -> None:
     assert ClusterKey.parse(name) is None
 

@@ -9,17 +9,24 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
+from deployments.adapters.envoy.composite import CONFIG
 from deployments.adapters.envoy.requests import LARGEST_BODY
 from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE, VERSION_FILTER
 from deployments.rules.gateway_state import Target
-from deployments.rules.snapshots import EDGE_CLUSTER, Cluster
+from deployments.rules.snapshots import EDGE_CLUSTER, Cluster, ClusterKind
 
 _VERSION_SCRIPT = Path(__file__).with_name("version.lua").read_text(encoding="utf-8")
+TARGET_FILTER = "covenant.target"
+TARGET_HEADER = "x-covenant-target"
+_MOST_REQUESTS = 2048
+_MOST_RETRIES_ONTO_BASELINE = 1024
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
 def cluster_config(cluster: Cluster) -> JSON:
     """The Cluster message, as JSON."""
+    if cluster.members:
+        return _composite_cluster(cluster)
     if cluster.target is None:
         return _answering_cluster(cluster)
     return _version_cluster(cluster, cluster.target)
@@ -63,7 +70,8 @@ def lua_filter(name: str, script: str) -> JSON:
 
 def _version_cluster(cluster: Cluster, target: Target) -> JSON:
     path = f"/v2/models/{target.triton_model}/versions/{target.triton_version}"
-    script = _VERSION_SCRIPT.replace("$PATH", path).replace("$VERSION", str(cluster.key.version))
+    is_candidate = cluster.key.kind is ClusterKind.CANDIDATE
+    facts = {"path": path, "version": str(cluster.key.version)}
     addresses = [(node.host, node.http_port) for node in target.nodes]
     numeric = all(_is_ip(host) for host, _ in addresses)
     sockets = [
@@ -74,10 +82,11 @@ def _version_cluster(cluster: Cluster, target: Target) -> JSON:
         "type": "STATIC" if numeric else "STRICT_DNS",
         "connect_timeout": "0.25s",
         "lb_policy": "LEAST_REQUEST",
-        "load_assignment": _assignment(cluster.name, sockets),
-        "circuit_breakers": _limits(),
-        # Without it Envoy would go on sending to hosts that it knows to be dead.
-        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        "load_assignment": _assignment(cluster.name, sockets, facts),
+        "circuit_breakers": _limits(cluster.most_requests),
+        # Without it Envoy would go on sending to hosts that it knows to be dead. A candidate whose
+        # every host is dead has to fail, so that it is seen; the baseline answers.
+        "common_lb_config": {"healthy_panic_threshold": {"value": 1 if is_candidate else 0}},
         # Fast enough that a node that died drops out in two seconds; Triton answers this cheaply.
         "health_checks": [
             {
@@ -91,7 +100,55 @@ def _version_cluster(cluster: Cluster, target: Target) -> JSON:
             }
         ],
         "outlier_detection": _outliers(),
-        "typed_extension_protocol_options": _options([lua_filter(VERSION_FILTER, script)]),
+        "typed_extension_protocol_options": _options(_version_filters()),
+    }
+
+
+def _version_filters() -> list[JSON]:
+    return [_target_filter(), lua_filter(VERSION_FILTER, _VERSION_SCRIPT)]
+
+
+def _target_filter() -> JSON:
+    """Says to the script after it, and to the caller, whose host was chosen.
+
+    A composite cluster has filters of its own only, and an attempt does not tell which member
+    took it (one without hosts is passed over), so each host brings its version's facts.
+    """
+    return {
+        "name": TARGET_FILTER,
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.filters.http.header_mutation.v3.HeaderMutation",
+            "mutations": {
+                "request_mutations": [_from_host(TARGET_HEADER, "path")],
+                "response_mutations": [_from_host("x-model-version", "version")],
+            },
+        },
+    }
+
+
+def _from_host(header: str, fact: str) -> JSON:
+    value = f"%UPSTREAM_METADATA({VERSION_FILTER}:{fact})%"
+    return {
+        "append": {
+            "header": {"key": header, "value": value},
+            "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+        }
+    }
+
+
+def _composite_cluster(cluster: Cluster) -> JSON:
+    """First attempt: the first member; second attempt: the second. Counted as one cluster."""
+    members = [{"name": name} for name in cluster.members]
+    return {
+        "name": cluster.name,
+        "connect_timeout": "0.25s",
+        "lb_policy": "CLUSTER_PROVIDED",
+        "cluster_type": {
+            "name": "envoy.clusters.composite",
+            "typed_config": {"@type": f"type.googleapis.com/{CONFIG}", "clusters": members},
+        },
+        "circuit_breakers": _limits(most_retries=_MOST_RETRIES_ONTO_BASELINE),
+        "typed_extension_protocol_options": _options(_version_filters()),
     }
 
 
@@ -165,22 +222,27 @@ def _outliers() -> JSON:
     }
 
 
-def _limits() -> JSON:
-    """Requests at one time to one version; what is beyond is refused with 503 `overloaded`."""
+def _limits(most_requests: int | None = None, most_retries: int = 16) -> JSON:
+    """Requests at one time to one version; what is beyond is refused with 503 `overloaded`.
+
+    A request waits for a connection of its own, so connections are bounded by requests.
+    """
+    most = most_requests or _MOST_REQUESTS
     return {
         "thresholds": [
             {
-                "max_connections": 512,
-                "max_pending_requests": 512,
-                "max_requests": 2048,
-                "max_retries": 16,
+                "max_connections": min(most, 512),
+                "max_pending_requests": min(most, 512),
+                "max_requests": most,
+                "max_retries": most_retries,
             }
         ]
     }
 
 
-def _assignment(name: str, addresses: list[JSON]) -> JSON:
-    hosts = [{"endpoint": {"address": address}} for address in addresses]
+def _assignment(name: str, addresses: list[JSON], facts: dict[str, str] | None = None) -> JSON:
+    known = {"metadata": {"filter_metadata": {VERSION_FILTER: facts}}} if facts else {}
+    hosts = [{"endpoint": {"address": address}, **known} for address in addresses]
     return {"cluster_name": name, "endpoints": [{"lb_endpoints": hosts}]}
 
 

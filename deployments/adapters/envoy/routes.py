@@ -12,6 +12,7 @@ from typing import Any
 from deployments.adapters.envoy.access import retry_after_s, route_filters
 from deployments.adapters.envoy.observing import experiment_headers, sample_policies
 from deployments.adapters.envoy.requests import request_facts
+from deployments.adapters.envoy.retries import asks_the_baseline, retries_of, retry_policy
 from deployments.rules.fallbacks import FallbackAnswer
 from deployments.rules.snapshots import EndpointRoutes
 
@@ -47,7 +48,7 @@ def table_frame(environment: str) -> JSON:
                 "name": environment,
                 "domains": ["*"],
                 "request_headers_to_remove": OURS_ALONE,
-                "retry_policy": _retries(),
+                "retry_policy": retry_policy(),
             }
         ],
     }
@@ -97,7 +98,7 @@ def endpoint_routes(endpoint: EndpointRoutes) -> tuple[JSON, ...]:
             for header, value, cluster in endpoint.header_rules
         ),
         {
-            **_route(endpoint, infer, {**split, **_mirror(endpoint)}),
+            **_route(endpoint, infer, {**_split(endpoint, retried=True), **_mirror(endpoint)}),
             **experiment_headers(endpoint),
         },
         *(_route(endpoint, _get(path), split) for path in (base, f"{base}/ready")),
@@ -216,28 +217,10 @@ def _route(endpoint: EndpointRoutes, match: JSON, action: JSON) -> JSON:
         "route": {
             **action,
             "timeout": f"{endpoint.timeout_ms / 1000:.3f}s",
+            **retries_of(endpoint),
             "hash_policy": [{"header": {"header_name": endpoint.sticky_header}}],
             "cluster_not_found_response_code": "SERVICE_UNAVAILABLE",
         },
-    }
-
-
-def _retries() -> JSON:
-    """Only what certainly never reached a model: an inference may not be run twice."""
-    return {
-        "retry_on": "connect-failure,refused-stream",
-        "num_retries": 2,
-        "retry_back_off": {"base_interval": "0.005s", "max_interval": "0.025s"},
-        "retry_host_predicate": [
-            {
-                "name": "envoy.retry_host_predicates.previous_hosts",
-                "typed_config": {
-                    "@type": f"{TYPE}.extensions.retry.host.previous_hosts.v3"
-                    ".PreviousHostsPredicate"
-                },
-            }
-        ],
-        "host_selection_retry_max_attempts": 3,
     }
 
 
@@ -283,8 +266,16 @@ def _by_rules(endpoint: EndpointRoutes) -> JSON:
     return {**answered, "route": route}
 
 
-def _split(endpoint: EndpointRoutes) -> JSON:
-    clusters = [{"name": name, "weight": weight} for name, weight in endpoint.split]
+def _split(endpoint: EndpointRoutes, *, retried: bool = False) -> JSON:
+    onto_baseline = dict(endpoint.retried) if retried else {}
+    clusters = [
+        {
+            "name": onto_baseline.get(name, name),
+            "weight": weight,
+            **(asks_the_baseline() if name in onto_baseline else {}),
+        }
+        for name, weight in endpoint.split
+    ]
     return {"weighted_clusters": {"clusters": clusters, "use_hash_policy": True}}
 
 

@@ -24,6 +24,8 @@ COUNTERS = {
     "upstream_cx_connect_fail": "connect_fail",
     "upstream_rq_pending_overflow": "overflow",
     "upstream_rq_retry": "retry",
+    "upstream_rq_retry_success": "retry_success",
+    "retry.upstream_rq_5xx": "retried_5xx",
     "upstream_rq_active": "active",
     "membership_healthy": "healthy",
     "membership_total": "members",

@@ -1,5 +1,5 @@
--- In every cluster of a model's version: writes the path that Triton knows, says who answered, and
--- tells a caller's fault from a model's. $PATH and $VERSION are filled in from checked names.
+-- In every cluster of a model's version: writes the path that Triton knows, which the filter before
+-- it has taken from the host that was chosen, and tells a caller's fault from a model's.
 
 -- Triton answers 500 to a body that it cannot read, as if the model were at fault.
 local CALLERS_FAULTS = {
@@ -21,7 +21,10 @@ function envoy_on_request(handle)
   local path = headers:get(":path"):match("^[^?]*")
   local tail = path:match("^/v2/models/[^/]+(/%a+)$")
     or path:match("^/v2/models/[^/]+/versions/%d+(/%a+)$") or ""
-  headers:replace(":path", "$PATH" .. tail)
+  headers:replace(":path", headers:get("x-covenant-target") .. tail)
+  headers:remove("x-covenant-target")
+  headers:remove("x-envoy-retry-on")
+  headers:remove("x-envoy-max-retries")
 end
 
 local function answer(handle, body, status, title, code, detail, hint)
@@ -36,7 +39,6 @@ local function answer(handle, body, status, title, code, detail, hint)
 end
 
 function envoy_on_response(handle)
-  handle:headers():replace("x-model-version", "$VERSION")
   local status = handle:headers():get(":status")
   if status ~= "500" and status ~= "404" then return end
   local body = handle:body()
