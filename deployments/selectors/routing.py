@@ -26,7 +26,9 @@ from deployments.rules.gateway_state import (
     Sampling,
     Target,
 )
+from deployments.rules.input_rules import ServedInterface
 from deployments.selectors.access_rules import access_rules
+from deployments.selectors.request_rules import request_fields, served_interface
 from deployments.selectors.sampled_pairs import Observed, Pair, observed
 from models_registry.models import ServiceContract
 from models_registry.rules import contract_document
@@ -34,7 +36,7 @@ from models_registry.rules import contract_document
 Key = tuple[int, int]
 """Model id and environment id: what an endpoint is of."""
 
-DEFAULT_TIMEOUT_MS = 5000
+Served = dict[Key, dict[int, ServedInterface]]
 
 
 def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
@@ -45,7 +47,7 @@ def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
         .order_by("pk")
     )
     watched = observed(endpoints)
-    targets = ready_targets(environment_ids)
+    targets, served = ready_versions(environment_ids)
     contracts = contracts_that_hold({endpoint.model_id for endpoint in endpoints})
     return [
         _endpoint_state(
@@ -53,13 +55,17 @@ def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
             targets.get((endpoint.model_id, endpoint.environment_id), {}),
             contracts.get(endpoint.model_id),
             watched,
+            served.get((endpoint.model_id, endpoint.environment_id), {}),
         )
         for endpoint in endpoints
     ]
 
 
-def ready_targets(environment_ids: Collection[int]) -> dict[Key, dict[int, Target]]:
-    """For each endpoint its versions that are ready, with the nodes that can be reached.
+def ready_versions(
+    environment_ids: Collection[int],
+) -> tuple[dict[Key, dict[int, Target]], Served]:
+    """For each endpoint its versions that are ready, with the nodes that can be reached, and what
+    each takes.
 
     A version whose every node is lost stays, without a node: its share is answered with the
     contract's 503 until one is back, and nobody else's traffic changes.
@@ -83,10 +89,18 @@ def ready_targets(environment_ids: Collection[int]) -> dict[Key, dict[int, Targe
         if placement.node.state != NodeState.LOST:
             addresses.append(node_address(placement.node.name, placement.node.http_address))
     targets: dict[Key, dict[int, Target]] = defaultdict(dict)
+    served: Served = defaultdict(dict)
     for (key, number), deployment in deployments.items():
         targets[key][number] = Target(
             deployment.generation.triton_model, number, tuple(nodes[(key, number)])
         )
+        served[key][number] = served_interface(deployment.release.version)
+    return targets, served
+
+
+def ready_targets(environment_ids: Collection[int]) -> dict[Key, dict[int, Target]]:
+    """The versions of `ready_versions`, without what they take; one query."""
+    targets, _ = ready_versions(environment_ids)
     return targets
 
 
@@ -153,9 +167,10 @@ def _endpoint_state(
     targets: dict[int, Target],
     contract: contract_document.ContractDocument | None,
     watched: Observed,
+    served: dict[int, ServedInterface],
 ) -> EndpointState:
     split = endpoint.current
-    latency = contract.latency if contract else None
+    access = access_rules(endpoint)
     weights = {int(number): points for number, points in split.weights.items()} if split else {}
     rules = (*testers_of(split), *header_rules_of(split.header_rules)) if split else ()
     mirror = mirror_of(split.mirror) if split else None
@@ -175,11 +190,11 @@ def _endpoint_state(
         header_rules=rules,
         mirror=mirror,
         probe=split.probe if split else 0,
-        timeout_ms=_timeout_ms(latency.threshold_ms if latency else None),
         fallback=fallback_of(contract) if contract else None,
         rules_fallback=bool(contract and contract.fallback.rules),
         unavailable_code=contract.unavailable_code if contract else "model_unavailable",
-        access=access_rules(endpoint),
+        access=access,
+        **request_fields(endpoint, contract, access, served.values()),
         sampling=_sampling(watched.pairs.get(endpoint.pk), targets),
         experiment=endpoint.pk in watched.experiments,
     )
@@ -190,13 +205,3 @@ def _sampling(pair: Pair | None, targets: dict[int, Target]) -> Sampling | None:
     if pair is None or not all(one in targets and targets[one].nodes for one in pair):
         return None
     return Sampling(*pair)
-
-
-def _timeout_ms(threshold_ms: float | None) -> int:
-    """How long a caller is kept waiting: well above the promise, which is on P99, not on the worst.
-
-    Ten times the contract's threshold, at least half a second and at most a minute.
-    """
-    if threshold_ms is None:
-        return DEFAULT_TIMEOUT_MS
-    return int(min(max(10 * threshold_ms, 500), 60_000))
