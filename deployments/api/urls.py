@@ -4,12 +4,40 @@ from __future__ import annotations
 
 from django.urls import path
 
+from deployments.api.access import AccessPolicyView
+from deployments.api.callers import (
+    CallerBlockView,
+    CallerKeyListView,
+    CallerKeyView,
+    CallerListView,
+    CallerUnblockView,
+    CallerView,
+    TokenIssuerListView,
+    TokenIssuerRefreshView,
+    TokenIssuerView,
+)
+from deployments.api.certificates import CertificateView
+from deployments.api.comparisons import ComparisonView
 from deployments.api.deployments import (
     DeploymentListView,
     DeploymentView,
     FolderSignatureView,
 )
 from deployments.api.dossiers import DossierView, ReleaseBomView
+from deployments.api.incidents import (
+    IncidentAcknowledgeView,
+    IncidentCommentView,
+    IncidentListView,
+    IncidentResolveView,
+    IncidentView,
+)
+from deployments.api.fallbacks import FallbackTryView, FallbackView
+from deployments.api.experiments import (
+    ExperimentChartView,
+    ExperimentDetailView,
+    ExperimentListView,
+    ExperimentStopView,
+)
 from deployments.api.load_tests import LoadTestHtmlView, LoadTestListView, LoadTestView
 from deployments.api.nodes import (
     NodeCordonView,
@@ -20,6 +48,7 @@ from deployments.api.nodes import (
     NodeView,
 )
 from deployments.api.plans import PlanListView
+from deployments.api.rollback_policies import RollbackPolicyView
 from deployments.api.statistics import ChartView, SlaCsvView, SlaView, StatsView
 from deployments.api.traffic import (
     EndpointListView,
@@ -32,6 +61,9 @@ from deployments.api.trials import TryView
 from deployments.api.version_comparisons import CompareView
 
 _ENDPOINT = "endpoints/<slug:environment>/<slug:model>"
+_EXPERIMENTS = f"{_ENDPOINT}/experiments"
+_CALLERS = "environments/<slug:environment>/callers"
+_ISSUERS = "environments/<slug:environment>/token-issuers"
 
 urlpatterns = [
     path("deployments/", DeploymentListView.as_view(), name="deployment-list"),
@@ -57,10 +89,74 @@ urlpatterns = [
     path(f"{_ENDPOINT}/", EndpointView.as_view(), name="endpoint-detail"),
     path(f"{_ENDPOINT}/split/", SplitView.as_view(), name="endpoint-split"),
     path(f"{_ENDPOINT}/rollback/", RollbackView.as_view(), name="endpoint-rollback"),
+    path(f"{_ENDPOINT}/access/", AccessPolicyView.as_view(), name="endpoint-access"),
+    path(f"{_CALLERS}/", CallerListView.as_view(), name="caller-list"),
+    path(f"{_CALLERS}/<slug:caller>/", CallerView.as_view(), name="caller-detail"),
+    path(f"{_CALLERS}/<slug:caller>/block/", CallerBlockView.as_view(), name="caller-block"),
+    path(f"{_CALLERS}/<slug:caller>/unblock/", CallerUnblockView.as_view(), name="caller-unblock"),
+    path(f"{_CALLERS}/<slug:caller>/keys/", CallerKeyListView.as_view(), name="caller-key-list"),
+    path(
+        f"{_CALLERS}/<slug:caller>/keys/<slug:prefix>/",
+        CallerKeyView.as_view(),
+        name="caller-key",
+    ),
+    path(f"{_ISSUERS}/", TokenIssuerListView.as_view(), name="token-issuer-list"),
+    path(f"{_ISSUERS}/<slug:issuer_name>/", TokenIssuerView.as_view(), name="token-issuer"),
+    path(
+        f"{_ISSUERS}/<slug:issuer_name>/refresh/",
+        TokenIssuerRefreshView.as_view(),
+        name="token-issuer-refresh",
+    ),
+    path(
+        "gateways/<slug:gateway>/certificates/<slug:environment>/",
+        CertificateView.as_view(),
+        name="gateway-certificate",
+    ),
     path(f"{_ENDPOINT}/mode/", ModeView.as_view(), name="endpoint-mode"),
+    path(f"{_ENDPOINT}/fallback/", FallbackView.as_view(), name="endpoint-fallback"),
+    path(f"{_ENDPOINT}/fallback/try/", FallbackTryView.as_view(), name="fallback-try"),
+    path(
+        f"{_ENDPOINT}/rollback-policy/",
+        RollbackPolicyView.as_view(),
+        name="endpoint-rollback-policy",
+    ),
+    path("incidents/", IncidentListView.as_view(), name="incident-list"),
+    path("incidents/<uuid:incident_id>/", IncidentView.as_view(), name="incident-detail"),
+    path(
+        "incidents/<uuid:incident_id>/acknowledge/",
+        IncidentAcknowledgeView.as_view(),
+        name="incident-acknowledge",
+    ),
+    path(
+        "incidents/<uuid:incident_id>/resolve/",
+        IncidentResolveView.as_view(),
+        name="incident-resolve",
+    ),
+    path(
+        "incidents/<uuid:incident_id>/comments/",
+        IncidentCommentView.as_view(),
+        name="incident-comments",
+    ),
     path(f"{_ENDPOINT}/stats/", StatsView.as_view(), name="endpoint-stats"),
     path(f"{_ENDPOINT}/charts/<slug:name>/", ChartView.as_view(), name="endpoint-chart"),
     path(f"{_ENDPOINT}/compare/", CompareView.as_view(), name="endpoint-compare"),
+    path(f"{_ENDPOINT}/comparison/", ComparisonView.as_view(), name="endpoint-comparison"),
+    path(f"{_EXPERIMENTS}/", ExperimentListView.as_view(), name="experiment-list"),
+    path(
+        f"{_EXPERIMENTS}/<uuid:experiment_id>/",
+        ExperimentDetailView.as_view(),
+        name="experiment-detail",
+    ),
+    path(
+        f"{_EXPERIMENTS}/<uuid:experiment_id>/stop/",
+        ExperimentStopView.as_view(),
+        name="experiment-stop",
+    ),
+    path(
+        f"{_EXPERIMENTS}/<uuid:experiment_id>/chart/",
+        ExperimentChartView.as_view(),
+        name="experiment-chart",
+    ),
     path(f"{_ENDPOINT}/sla/", SlaView.as_view(), name="endpoint-sla"),
     path(f"{_ENDPOINT}/sla.csv", SlaCsvView.as_view(), name="endpoint-sla-csv"),
     path(

@@ -13,10 +13,14 @@ import click
 
 from console.errors import CovenantError
 from deployments.cli import (
+    access,
     audit,
+    callers,
     contracts,
     deploying,
     dossiers,
+    fallbacks,
+    incidents,
     inspecting,
     jobs,
     keys,
@@ -151,6 +155,7 @@ for command in (
     deploying.split,
     deploying.rollback,
     deploying.mode,
+    fallbacks.fallback,
     deploying.status,
     deploying.sla,
     jobs.jobs,
@@ -160,6 +165,10 @@ for command in (
     audit.audit,
     dossiers.dossier,
     dossiers.bom,
+    access.access,
+    callers.callers,
+    incidents.incidents,
+    incidents.rollback_policy,
 ):
     cli.add_command(command)
 

@@ -19,6 +19,7 @@ from deployments.rules.access_rules import (
     Retries,
     Validation,
 )
+from deployments.rules.gateway_capabilities import Capability
 
 MOST_CALLERS = 5000
 MOST_NETWORKS = 1000
@@ -110,6 +111,20 @@ def unknown_issuers(rules: AccessRules, known: Collection[str]) -> tuple[FieldEr
         for index, name in enumerate(rules.issuers)
         if name not in known
     )
+
+
+def asked_of_gateways(rules: AccessRules) -> tuple[Capability, ...]:
+    """What a gateway has to be able to do, for these rules to hold."""
+    asked = {
+        Capability.AUTHENTICATION: rules.identifies,
+        Capability.ALLOW_DENY: bool(rules.allow_callers or rules.deny_callers)
+        or rules.has_networks,
+        Capability.RATE_LIMITS: rules.has_rates,
+        Capability.BODY_LIMIT: rules.limits.max_body_bytes is not None,
+        Capability.TIMEOUT: rules.limits.timeout_ms is not None,
+        Capability.CONCURRENCY: rules.limits.max_concurrent is not None,
+    }
+    return tuple(capability for capability, is_asked in asked.items() if is_asked)
 
 
 def period_words(per_ms: int) -> str:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 PAGE_ACTS: dict[str, str] = {
+    "deployments:caller-block": "caller.manage",
+    "deployments:caller-key-create": "caller.manage",
+    "deployments:caller-key-revoke": "caller.manage",
+    "deployments:callers": "caller.manage",
     "deployments:deployment-create": "deployment.create",
     "deployments:deployment-remove": "deployment.remove",
+    "deployments:endpoint-access": "access.change",
+    "deployments:endpoint-fallback": "read",
     "deployments:endpoint-mode": "endpoint.mode",
     "deployments:endpoint-rollback": "endpoint.rollback",
     "deployments:endpoint-routing": "split.change",
@@ -13,6 +19,9 @@ PAGE_ACTS: dict[str, str] = {
     "deployments:node-reconcile": "node.cordon",
     "deployments:node-uncordon": "node.cordon",
     "deployments:node-verify": "node.verify",
+    "deployments:token-issuer": "caller.manage",
+    "deployments:token-issuer-refresh": "caller.manage",
+    "deployments:token-issuer-remove": "caller.manage",
     "deployments:version-plans": "plan.build",
     "deployments:version-try": "version.try",
 }

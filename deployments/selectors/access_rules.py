@@ -22,7 +22,12 @@ def access_rules(endpoint: Endpoint) -> AccessRules:
     policy = getattr(endpoint, "access_policy", None)
     if policy is None:
         return OPEN
-    return _rules(json.dumps(policy.document, sort_keys=True))
+    return stored_rules(policy.document)
+
+
+def stored_rules(document: object) -> AccessRules:
+    """The rules of a stored document; those that let nobody in when it cannot be read."""
+    return _rules(json.dumps(document, sort_keys=True))
 
 
 @lru_cache(maxsize=4096)

@@ -8,13 +8,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
+from console.errors import NotFound
 from console.models import User
 from deployments.models import AccessPolicy, Caller, CallerKey, TokenIssuer
 from deployments.rules.caller_directory import CallerDirectory, Issuer
+from models_registry.models import Environment
 
-MOST_CALLERS = 5000
+MOST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +58,30 @@ def directories(
     }
 
 
-def caller_rows(environment: str, *, now: datetime, query: str = "") -> list[CallerRow]:
-    """Callers of an environment by name, at most `MOST_CALLERS`; two queries."""
-    callers = (
+def callers_of(environment: str, *, query: str = "") -> QuerySet[Caller]:
+    """Callers of an environment by name, with their keys. Raises NotFound."""
+    _known(environment)
+    return (
         Caller.objects.filter(environment__name=environment, name__icontains=query)
         .select_related("environment", "created_by")
         .prefetch_related("keys")
-        .order_by("name")[:MOST_CALLERS]
+        .order_by("name")
     )
-    return [caller_row(caller, now) for caller in callers]
+
+
+def find_caller(environment: str, name: str) -> Caller:
+    """One caller with its keys. Raises NotFound."""
+    found = callers_of(environment).filter(name=name).first()
+    if found is None:
+        raise NotFound(
+            f"{environment} has no caller called {name[:60]}.", hint="See the list of callers."
+        )
+    return found
+
+
+def caller_rows(environment: str, *, now: datetime, query: str = "") -> list[CallerRow]:
+    """Callers of an environment by name, the first `MOST_SHOWN`; three queries."""
+    return [caller_row(one, now) for one in callers_of(environment, query=query)[:MOST_SHOWN]]
 
 
 def caller_row(caller: Caller, now: datetime) -> CallerRow:
@@ -78,10 +95,11 @@ def is_valid(key: CallerKey, now: datetime) -> bool:
     return key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
 
 
-def issuer_rows(environment: str) -> list[TokenIssuer]:
-    """Token issuers of an environment by name; one query."""
+def issuers_of(environment: str) -> QuerySet[TokenIssuer]:
+    """Token issuers of an environment by name. Raises NotFound."""
+    _known(environment)
     found = TokenIssuer.objects.filter(environment__name=environment)
-    return list(found.select_related("environment").order_by("name")[:100])
+    return found.select_related("environment").order_by("name")
 
 
 def policies_of(environment: str, *, user: User) -> list[AccessPolicy]:
@@ -92,6 +110,11 @@ def policies_of(environment: str, *, user: User) -> list[AccessPolicy]:
         .select_related("endpoint__model", "endpoint__environment", "changed_by")
         .order_by("endpoint__model__name")[:500]
     )
+
+
+def _known(environment: str) -> None:
+    if not Environment.objects.filter(name=environment).exists():
+        raise NotFound(f"There is no environment {environment[:60]}.")
 
 
 def _issuer(row: TokenIssuer) -> Issuer:

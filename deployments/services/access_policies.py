@@ -12,8 +12,15 @@ from console.actors import Actor, require
 from console.errors import Invalid, Stale
 from console.services import audit
 from deployments.models import AccessPolicy, Endpoint, TokenIssuer
-from deployments.rules.access_policies import parse_policy, policy_document, unknown_issuers
+from deployments.rules.access_policies import (
+    asked_of_gateways,
+    parse_policy,
+    policy_document,
+    unknown_issuers,
+)
 from deployments.rules.access_rules import OPEN, AccessRules
+from deployments.rules.gateway_capabilities import lacks
+from deployments.selectors.gateway_capabilities import gateways_of, refuse_lacks
 from deployments.services.gateways import wake_gateways
 from deployments.services.traffic import locked_endpoint, need_reason
 
@@ -31,7 +38,7 @@ def set_access_policy(
 
     `expected_revision` is that of the policy looked at (0: none yet), None to replace whatever is
     there. The same policy again is given back as it stands. Raises Invalid with a pointer for each
-    fault, Stale, NotFound, NotAllowed.
+    fault, Conflict `not_by_gateway`, Stale, NotFound, NotAllowed.
     """
     require(actor, "access.change")
     rules = parse_policy(policy)
@@ -44,6 +51,9 @@ def set_access_policy(
             return found
         _check_revision(endpoint, found, expected_revision)
         _check_issuers(endpoint, rules)
+        known = gateways_of(environment)
+        for capability in asked_of_gateways(rules):
+            refuse_lacks(lacks(known, capability))
         before = found.document if found else None
         changed = found or AccessPolicy(endpoint=endpoint, revision=0)
         changed.document, changed.changed_by = document, actor.user
