@@ -1,0 +1,90 @@
+"""What a rollout becomes by a person's hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from deployments.rules.rollouts.progress import Cause, Progress
+from deployments.rules.rollouts.types import Plan, SetWeight
+from deployments.rules.splits import WHOLE
+from deployments.rules.states import RolloutState
+
+
+def begin(now: datetime, *, spread: float = 0.0) -> Progress:
+    """A rollout that starts now: before its first step, with nothing on the candidate."""
+    return Progress(step=0, moved_at=now, spread=spread)
+
+
+def paused(progress: Progress, message: str) -> Progress:
+    """Standing still until a person lets it go on. What has traffic keeps it, and is watched."""
+    return replace(progress, state=RolloutState.PAUSED, cause=Cause.BY_HAND.value, message=message)
+
+
+def resumed(plan: Plan, progress: Progress, now: datetime, *, weight: int) -> Progress:
+    """Let go on: approved, or to be tried once more. `weight` is what the candidate has now.
+
+    A pause for approval is over, what was inconclusive is measured anew, and where the traffic
+    was moved the weight of the present step is set again.
+    """
+    fresh = replace(progress, state=RolloutState.RUNNING, cause="", message="")
+    match progress.cause:
+        case Cause.APPROVAL:
+            return replace(fresh, step=progress.step + 1, moved_at=now, inline=None)
+        case Cause.INCONCLUSIVE | Cause.NOT_READY:
+            return replace(fresh, moved_at=now, background=None, inline=None)
+        case Cause.TRAFFIC_MOVED | Cause.REFUSED_BY_GATEWAY:
+            return replace(
+                fresh,
+                step=_weight_step(plan, progress.step),
+                moved_at=now,
+                weight=weight,
+                weight_since=None,
+                background=None,
+                inline=None,
+            )
+    return fresh
+
+
+def skipped(plan: Plan, progress: Progress, now: datetime) -> Progress:
+    """The step under way is over, whatever it waited for: the next one begins."""
+    return replace(
+        progress,
+        step=min(progress.step + 1, len(plan.steps)),
+        moved_at=now,
+        state=RolloutState.RUNNING,
+        cause="",
+        message="",
+        inline=None,
+    )
+
+
+def promoted(progress: Progress, now: datetime) -> Progress:
+    """All of the traffic at once, and the end."""
+    return _ended(progress, now, RolloutState.PROMOTED, Cause.PROMOTED, WHOLE)
+
+
+def aborted(progress: Progress, now: datetime, message: str) -> Progress:
+    """Nothing on the candidate any more, and the end."""
+    ended = _ended(progress, now, RolloutState.ABORTED, Cause.BY_HAND, 0)
+    return replace(ended, message=message)
+
+
+def _ended(
+    progress: Progress, now: datetime, state: RolloutState, cause: Cause, weight: int
+) -> Progress:
+    return replace(
+        progress,
+        weight=weight,
+        weight_since=None,
+        moved_at=now,
+        state=state,
+        cause=cause.value,
+        message="",
+    )
+
+
+def _weight_step(plan: Plan, step: int) -> int:
+    """The step that set the weight which holds at this one."""
+    weights = [i for i, one in enumerate(plan.steps[: step + 1]) if isinstance(one, SetWeight)]
+    return max(weights, default=step)
