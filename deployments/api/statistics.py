@@ -35,8 +35,8 @@ class StatsView(APIView):
     )
     def get(self, request: Request, environment: str, model: str) -> Response:
         endpoint = find_endpoint(environment, model, user=user_of(request))
-        end = _moment(request, "to") or timezone.now()
-        start = _moment(request, "from") or end - timedelta(hours=1)
+        end = moment_of(request, "to") or timezone.now()
+        start = moment_of(request, "from") or end - timedelta(hours=1)
         return Response(statistics(endpoint, start=start, end=end, step=_step(request)))
 
 
@@ -58,8 +58,8 @@ class ChartView(APIView):
                 find_endpoint(environment, model, user=user_of(request)),
                 name,
                 window=window,
-                now=_moment(request, "to") or timezone.now(),
-                start=_moment(request, "from"),
+                now=moment_of(request, "to") or timezone.now(),
+                start=moment_of(request, "from"),
                 versions=_versions(request),
             )
         )
@@ -94,7 +94,8 @@ class SlaCsvView(APIView):
         )
 
 
-def _moment(request: Request, name: str) -> datetime | None:
+def moment_of(request: Request, name: str) -> datetime | None:
+    """A time in the query, None when it is left out. Raises Invalid."""
     text = request.query_params.get(name, "")
     if not text:
         return None

@@ -11,13 +11,15 @@ import itertools
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import httpx
 import redis
 
 from deployments.adapters import comparison_store
+from deployments.adapters.envoy.observing import SAMPLE_HEADER
+from deployments.edge.beats import every
 from deployments.edge.http import Request, Response, Route
 from deployments.edge.ledger import Ledger, minute_of
 from deployments.processes.database import AWAY, DatabaseThread
@@ -63,7 +65,16 @@ class Comparisons:
     @property
     def routes(self) -> Sequence[Route]:
         pattern = re.compile(r"/v2/models/[^/]+/infer")
-        return (Route("POST", pattern, self.take, max_body=LARGEST_SAMPLE, at_once=64),)
+        return (
+            Route(
+                "POST",
+                pattern,
+                self.take,
+                max_body=LARGEST_SAMPLE,
+                at_once=64,
+                header=SAMPLE_HEADER,
+            ),
+        )
 
     async def run(self) -> None:
         """Keep in mind what is compared, and write down what was found."""
@@ -71,9 +82,9 @@ class Comparisons:
         async with httpx.AsyncClient(trust_env=False) as client:
             self._client = client
             loops = [
-                asyncio.create_task(self._every(WATCH_S, lambda: self._watch(database))),
-                asyncio.create_task(self._every(TELL_S, self._tell)),
-                asyncio.create_task(self._every(BOOK_S, lambda: self._book(database))),
+                asyncio.create_task(every(WATCH_S, lambda: self._watch(database), self.name)),
+                asyncio.create_task(every(TELL_S, self._tell, self.name)),
+                asyncio.create_task(every(BOOK_S, lambda: self._book(database), self.name)),
             ]
             try:
                 await asyncio.gather(*loops)
@@ -88,7 +99,7 @@ class Comparisons:
 
     async def take(self, request: Request) -> Response:
         """Accept a copy, or say that there is no room for it."""
-        endpoint = self._endpoints.get(request.headers.get("x-covenant-sample", ""))
+        endpoint = self._endpoints.get(request.headers.get(SAMPLE_HEADER, ""))
         if endpoint is None or self._client is None:
             return Response(404)
         key = f"{endpoint.environment}/{endpoint.model}"
@@ -124,14 +135,6 @@ class Comparisons:
         self._points[point] = self._points.get(point, Figures()) + figures
         slot = Slot(endpoint.environment, endpoint.model, *pair, minute_of(now))
         self._ledger.add(slot, figures)
-
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await work()
-            except AWAY as error:
-                log.warning("%s: waiting for the database: %s", self.name, error)
-            await asyncio.sleep(seconds)
 
     async def _watch(self, database: DatabaseThread) -> None:
         self._endpoints = await database.run(sampled_endpoints)

@@ -7,22 +7,23 @@ import uvicorn
 from deployments.edge.app import EdgeApp
 from deployments.edge.comparisons import Comparisons
 from deployments.edge.http import Part
+from deployments.edge.outcomes import Outcomes
 from deployments.edge.rules import Rules
 
 GRACE_S = 3
 
 
-def parts() -> tuple[Part, ...]:
-    """Everything that the edge does."""
+def parts(log_address: str) -> tuple[Part, ...]:
+    """Everything that the edge does; gateways send their log of answers to `log_address`."""
     # Rules first: what they answer carries a header, and the rest goes on to the others.
-    return (Rules(), Comparisons())
+    return (Rules(), Comparisons(), Outcomes(log_address))
 
 
 def server(host: str, port: int) -> uvicorn.Server:
     """A server that stops gracefully on SIGTERM: no new request, those under way are ended."""
     return uvicorn.Server(
         uvicorn.Config(
-            EdgeApp(parts()),
+            EdgeApp(parts(f"{host}:{port + 1}")),
             host=host,
             port=port,
             loop="uvloop",

@@ -13,7 +13,13 @@ import psycopg
 from console.errors import CovenantError
 from deployments.adapters.lease import Lease
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
-from deployments.services import certificate_watch, escalations, redeploys, token_issuers
+from deployments.services import (
+    certificate_watch,
+    escalations,
+    experiments,
+    redeploys,
+    token_issuers,
+)
 
 LEASE = 0x434F_5654
 """Number of the Postgres advisory lock that the one active process holds."""
@@ -34,6 +40,7 @@ class Tick:
 TICKS: tuple[Tick, ...] = (
     Tick("rollback levels", escalations.watch_endpoints),
     Tick("deploys of what a rollback goes to", redeploys.finish_redeploys),
+    Tick("experiments", experiments.take_off_worse, every_s=5),
     Tick("token issuers", token_issuers.refresh_due, every_s=20),
     Tick("certificates", certificate_watch.warn_of_certificates, every_s=600),
 )
