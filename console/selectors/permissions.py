@@ -19,8 +19,21 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("models", ("model", "upload", "version", "plan", "load_test", "allow_load_test")),
     ("contracts", ("contract",)),
     ("releases", ("release",)),
-    ("traffic", ("deployment", "split", "endpoint")),
-    ("installation", ("node", "environment", "job", "audit")),
+    (
+        "traffic",
+        (
+            "deployment",
+            "split",
+            "endpoint",
+            "rollout",
+            "rollback_policy",
+            "incident",
+            "access",
+            "experiment",
+            "caller",
+        ),
+    ),
+    ("installation", ("gateway", "node", "environment", "job", "audit")),
     ("people", ("user", "team", "service_account")),
     ("own", ("read", "key", "token", "second_factor", "notice")),
 )
