@@ -46,6 +46,7 @@ from deployments.models.rollouts import (
 from deployments.models.statistics import (
     CounterCursor,
     MinuteRollup,
+    MirrorMinute,
 )
 from deployments.models.traffic import (
     Endpoint,
@@ -80,6 +81,7 @@ __all__ = [
     "IncidentState",
     "Measurement",
     "MinuteRollup",
+    "MirrorMinute",
     "Node",
     "NodeState",
     "Outcome",

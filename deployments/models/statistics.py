@@ -52,6 +52,37 @@ class MinuteRollup(models.Model):
         return f"{self.endpoint_id} v{self.version} {self.minute:%Y-%m-%d %H:%M}"
 
 
+class MirrorMinute(models.Model):
+    """One minute of the copies of requests that a mirror's version answered for nobody.
+
+    The columns mean what they mean in a `MinuteRollup`; they are kept apart because no caller got
+    any of these answers, so they are no live traffic and no promise rests on them.
+    """
+
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="+")
+    version = models.PositiveIntegerField()
+    minute = models.DateTimeField()
+    requests = models.BigIntegerField(default=0)
+    caller_faults = models.BigIntegerField(default=0)
+    provider_faults = models.BigIntegerField(default=0)
+    statuses = models.JSONField(default=dict)
+    bounds_ms = models.JSONField(default=list)
+    buckets = models.JSONField(default=list)
+
+    objects = MinuteRollupQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["minute"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["endpoint", "version", "minute"], name="mirror_minute_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.endpoint_id} v{self.version} {self.minute:%Y-%m-%d %H:%M}"
+
+
 class CounterCursor(models.Model):
     """The last value read of one outside counter set, written with the roll-up that used it.
 
