@@ -195,7 +195,13 @@ def _ruled_cluster(name: str, edge: tuple[str, int], inner: JSON) -> JSON:
         "circuit_breakers": {"thresholds": [limits]},
         "per_connection_buffer_limit_bytes": LARGEST_BODY,
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
-        "outlier_detection": {**_outliers(), "interval": "0.5s", "base_ejection_time": "2s"},
+        "outlier_detection": {
+            **_outliers(),
+            "interval": "0.5s",
+            "base_ejection_time": "2s",
+            # A process that hangs still takes connections, which would count as a success of its.
+            "split_external_local_origin_errors": False,
+        },
         "typed_extension_protocol_options": _options([]),
     }
 
