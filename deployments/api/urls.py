@@ -24,19 +24,19 @@ from deployments.api.deployments import (
     FolderSignatureView,
 )
 from deployments.api.dossiers import DossierView, ReleaseBomView
+from deployments.api.experiments import (
+    ExperimentChartView,
+    ExperimentDetailView,
+    ExperimentListView,
+    ExperimentStopView,
+)
+from deployments.api.fallbacks import FallbackTryView, FallbackView
 from deployments.api.incidents import (
     IncidentAcknowledgeView,
     IncidentCommentView,
     IncidentListView,
     IncidentResolveView,
     IncidentView,
-)
-from deployments.api.fallbacks import FallbackTryView, FallbackView
-from deployments.api.experiments import (
-    ExperimentChartView,
-    ExperimentDetailView,
-    ExperimentListView,
-    ExperimentStopView,
 )
 from deployments.api.load_tests import LoadTestHtmlView, LoadTestListView, LoadTestView
 from deployments.api.nodes import (

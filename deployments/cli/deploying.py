@@ -86,7 +86,7 @@ def split(
 
     Header rules and testers that are given take the place of those that were there.
     """
-    path = f"/endpoints/{_endpoint(endpoint)}/split/"
+    path = f"/endpoints/{endpoint_path(endpoint)}/split/"
     now = session.client.get(path)
     extra: dict[str, Any] = {"header_rules": [], "testers": []} if no_rules else {}
     if rules:
@@ -120,7 +120,7 @@ def rollback(session: Session, endpoint: str, reason: str, to: int | None) -> No
     """Move all traffic to the last good version, now."""
     body = {"reason": reason, **({"to": to} if to else {})}
     # The rollback is written at once; what is waited for is that every gateway acts on it.
-    answer = session.client.post(f"/endpoints/{_endpoint(endpoint)}/rollback/?wait=1", body)
+    answer = session.client.post(f"/endpoints/{endpoint_path(endpoint)}/rollback/?wait=1", body)
     took = [one["took_ms"] for one in answer["acknowledgements"] if one["took_ms"] is not None]
     effect = f" In effect on {len(took)} gateways after {max(took):.0f} ms." if took else ""
     level = {"fallback": " Level 2 answers meanwhile.", "open": " Level 3 meanwhile."}
@@ -139,7 +139,7 @@ def rollback(session: Session, endpoint: str, reason: str, to: int | None) -> No
 def mode(session: Session, endpoint: str, mode: str, reason: str) -> None:
     """Switch an endpoint to normal, fallback or open."""
     answer = session.client.put(
-        f"/endpoints/{_endpoint(endpoint)}/mode/", {"mode": mode, "reason": reason}
+        f"/endpoints/{endpoint_path(endpoint)}/mode/", {"mode": mode, "reason": reason}
     ).json()
     show(answer, as_json=session.as_json, words=f"{endpoint} is in mode {answer['mode']}.")
 
@@ -152,7 +152,7 @@ def status(session: Session, endpoint: str | None, watch: bool) -> None:
     """What runs where, with how much traffic, right now."""
     while True:
         if endpoint:
-            rows = [session.client.get(f"/endpoints/{_endpoint(endpoint)}/")]
+            rows = [session.client.get(f"/endpoints/{endpoint_path(endpoint)}/")]
             data: Any = rows[0]
         else:
             data = session.client.get("/endpoints/")
@@ -170,7 +170,7 @@ def status(session: Session, endpoint: str | None, watch: bool) -> None:
 @click.pass_obj
 def sla(session: Session, endpoint: str, month: str, gate: bool) -> None:
     """Whether the promise is being kept."""
-    answer = session.client.get(f"/endpoints/{_endpoint(endpoint)}/sla/", month=month)
+    answer = session.client.get(f"/endpoints/{endpoint_path(endpoint)}/sla/", month=month)
     objectives = answer["objectives"]
     show(
         answer,
@@ -215,7 +215,8 @@ def _split_words(answer: dict[str, Any]) -> str:
     return shown + (f" ({acks})" if acks else "")
 
 
-def _endpoint(text: str) -> str:
+def endpoint_path(text: str) -> str:
+    """The part of an address that ENVIRONMENT/MODEL stands for."""
     environment, slash, model = text.partition("/")
     if not slash or not environment or not model:
         raise CliError(f"{text} is not ENVIRONMENT/MODEL.", exit_code=USAGE)

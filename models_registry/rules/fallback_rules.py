@@ -13,7 +13,7 @@ from typing import Any
 
 from console.errors import FieldError, Invalid
 from console.rules.canonical import pointer_of
-from models_registry.rules.contract_types import ContractDocument, FallbackExample, Tensor
+from models_registry.rules.contract_types import ContractDocument, Tensor
 from models_registry.rules.expressions import (
     MAX_VALUES,
     Condition,
@@ -117,6 +117,23 @@ def row_of(inputs: Mapping[str, object], tensors: Mapping[str, Tensor]) -> dict[
     return row
 
 
+def row_faults(
+    inputs: Mapping[str, object], tensors: Mapping[str, Tensor], at: tuple[str | int, ...]
+) -> list[FieldError]:
+    """What of a row, written by a person at `at`, is no input or does not fit it."""
+    faults = []
+    row = row_of(inputs, tensors)
+    for name, value in inputs.items():
+        if name not in tensors:
+            faults.append(FieldError(pointer_of(*at, name), "is no input of the contract"))
+        elif name not in row and value is not None:
+            tensor = tensors[name]
+            dims = [size for size in tensor.dims if size != "batch"]
+            detail = f"is not one row of {tensor.dtype} {dims}"
+            faults.append(FieldError(pointer_of(*at, name), detail))
+    return faults
+
+
 def settled(dtype: str, value: object) -> bool | int | float | str | None:
     """A JSON value as one of a data type, or None when it is none."""
     if dtype == "BYTES":
@@ -135,7 +152,7 @@ def _failed_examples(document: ContractDocument, rules: RuleSet) -> Iterator[Fie
     reached: set[int] = set()
     for index, example in enumerate(document.fallback.examples):
         at = ("fallback", "examples", index)
-        if faults := list(_example_faults(example, rules.inputs, at)):
+        if faults := row_faults(example.inputs, rules.inputs, (*at, "inputs")):
             yield from faults
             continue
         decision = rules.decide(row_of(example.inputs, rules.inputs))
@@ -152,20 +169,6 @@ def _failed_examples(document: ContractDocument, rules: RuleSet) -> Iterator[Fie
     for index in set(range(len(rules.names))) - reached:
         detail = "answers none of the examples; add one that it answers to fallback.examples"
         yield FieldError(pointer_of("fallback", "rules", index), detail)
-
-
-def _example_faults(
-    example: FallbackExample, tensors: Mapping[str, Tensor], at: tuple[str | int, ...]
-) -> Iterator[FieldError]:
-    row = row_of(example.inputs, tensors)
-    for name in example.inputs:
-        if name not in tensors:
-            yield FieldError(pointer_of(*at, "inputs", name), "is no input of the contract")
-        elif name not in row and example.inputs[name] is not None:
-            tensor = tensors[name]
-            dims = [size for size in tensor.dims if size != "batch"]
-            detail = f"is not one row of {tensor.dtype} {dims}"
-            yield FieldError(pointer_of(*at, "inputs", name), detail)
 
 
 def _too_slow(rules: RuleSet, clock: Callable[[], float]) -> Iterator[FieldError]:
