@@ -10,11 +10,14 @@ from deployments.views import (
     deploying,
     dossiers,
     endpoints,
+    incidents,
     fallbacks,
     load_tests,
     nodes,
     panels,
     plans,
+    rollback_policies,
+    rollbacks,
     rollouts,
     routing,
     sla,
@@ -29,7 +32,7 @@ urlpatterns = [
     path("endpoints/<slug:environment>/<str:model>/now/", endpoints.now_panel, name="endpoint-now"),
     path(
         "endpoints/<slug:environment>/<str:model>/rollback/",
-        endpoints.rollback,
+        rollbacks.rollback,
         name="endpoint-rollback",
     ),
     path(
@@ -37,7 +40,7 @@ urlpatterns = [
         routing.detail,
         name="endpoint-routing",
     ),
-    path("endpoints/<slug:environment>/<str:model>/mode/", endpoints.mode, name="endpoint-mode"),
+    path("endpoints/<slug:environment>/<str:model>/mode/", rollbacks.mode, name="endpoint-mode"),
     path(
         "endpoints/<slug:environment>/<str:model>/fallback/",
         fallbacks.detail,
@@ -83,6 +86,31 @@ urlpatterns = [
     ),
     path("models/<str:name>/versions/<int:number>/dossier/", dossiers.detail, name="dossier"),
     path("models/<str:name>/versions/<int:number>/dossier.pdf", dossiers.pdf, name="dossier-pdf"),
+    path(
+        "endpoints/<slug:environment>/<str:model>/rollback-policy/",
+        rollback_policies.detail,
+        name="endpoint-rollback-policy",
+    ),
+    path(
+        "endpoints/<slug:environment>/<str:model>/standing/",
+        rollback_policies.standing_panel,
+        name="endpoint-standing",
+    ),
+    path("incidents/", incidents.index, name="incident-list"),
+    path("incidents/<uuid:incident_id>/", incidents.detail, name="incident-detail"),
+    path(
+        "incidents/<uuid:incident_id>/acknowledge/",
+        incidents.acknowledge_incident,
+        name="incident-acknowledge",
+    ),
+    path(
+        "incidents/<uuid:incident_id>/resolve/", incidents.resolve_incident, name="incident-resolve"
+    ),
+    path(
+        "incidents/<uuid:incident_id>/comments/",
+        incidents.comment_incident,
+        name="incident-comment",
+    ),
     path("nodes/", nodes.index, name="node-list"),
     path("nodes/<slug:name>/", nodes.detail, name="node-detail"),
     path("nodes/<slug:name>/cordon/", nodes.cordon, name="node-cordon"),

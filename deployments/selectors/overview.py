@@ -17,6 +17,7 @@ from deployments.rules.slo import Promise
 from deployments.selectors.endpoint_types import EndpointRow
 from deployments.selectors.endpoints import rows_of
 from deployments.selectors.nodes import NodeRow, nodes_in_trouble
+from deployments.selectors.rollouts import RolloutRow, rollouts_under_way
 from models_registry.selectors.releases import (
     EnvironmentFreeze,
     contracts_to_sign,
@@ -51,6 +52,7 @@ class Overview:
     nodes: list[NodeRow]
     running: list[Job]
     freezes: list[EnvironmentFreeze]
+    rollouts: list[RolloutRow]
 
 
 def overview(user: User, now: datetime) -> Overview:
@@ -75,6 +77,7 @@ def overview(user: User, now: datetime) -> Overview:
             .order_by("-created_at")[:10]
         ),
         freezes=freezes_near(now),
+        rollouts=rollouts_under_way(user),
     )
 
 

@@ -4,6 +4,7 @@
    <time datetime data-moment>            date and time in the reader's own time zone (UTC on hover);
                                           data-moment="time": the time of day alone
    data-elapsed-since="RFC 3339"          time since then, 0:42
+   data-remaining-until="RFC 3339"        time until then, 0:42; 0:00 when it has come
    data-measured-at + data-stale-after    gets .is-stale when the figure is older than that (seconds) */
 
 import { duration, language, t } from "./strings.js";
@@ -38,6 +39,9 @@ export function refresh(root = document, now = Date.now()) {
   }
   for (const element of root.querySelectorAll("[data-elapsed-since]")) {
     say(element, duration((now - Date.parse(element.dataset.elapsedSince)) / 1000));
+  }
+  for (const element of root.querySelectorAll("[data-remaining-until]")) {
+    say(element, duration((Date.parse(element.dataset.remainingUntil) - now) / 1000));
   }
   for (const element of root.querySelectorAll("[data-measured-at]")) {
     const age = (now - Date.parse(element.dataset.measuredAt)) / 1000;

@@ -2,7 +2,7 @@
 
    data-comparison-chart="shares | cumulative", data-chart-url (a comparison as the API gives it),
    data-chart-path (where the distribution stands in it, as answers.outputs.0.values), data-chart-axis
-   (unit of the values), data-label-range, data-label-within, data-label-above, data-label-pair;
+   (unit of the values), data-label-range, data-label-within, data-label-above, data-label-pair, data-label-to;
    parts as in components/chart.html. The first version is dashed or hatched, the second plain, so that
    they are told apart without their colours. The same figures stand in a table behind the button. */
 
@@ -53,6 +53,7 @@ function rows(data, mode, labels) {
     .filter((index) => mode === "shares" || index < edges.length)
     .map((index) => ({
       name: mode === "shares" ? rangeName(data, index, labels) : `≤ ${figure(edges[index])}`,
+      tick: index < edges.length ? edge(edges[index]) : `> ${edge(edges.at(-1))}`,
       at: edges[index] ?? edges.at(-1),
       values: series.map(({ counts }, which) =>
         percent(mode === "shares" ? counts[index] : within(counts, index), sums[which]),
@@ -75,12 +76,19 @@ function traces(points, series, mode) {
   });
 }
 
-function layout(mode, axisUnit) {
+/* Under the bars stands where each range ends; of many, some. */
+function ticks(points) {
+  const every = Math.ceil(points.length / 12);
+  const shown = points.filter((_, index) => index % every === 0);
+  return { tickvals: shown.map(({ name }) => name), ticktext: shown.map(({ tick }) => tick), tickangle: 0 };
+}
+
+function layout(mode, axisUnit, points, upTo) {
   const text = token("--text-3");
   const grid = token("--line");
   const axis = { gridcolor: grid, linecolor: grid, zeroline: false, tickfont: { color: text }, fixedrange: true };
-  const title = { text: axisUnit, standoff: 4 };
-  const x = mode === "shares" ? { type: "category", showgrid: false } : { type: "log", dtick: "D2", tickformat: "~g" };
+  const title = { text: mode === "shares" ? [upTo, axisUnit].filter(Boolean).join(", ") : axisUnit, standoff: 4 };
+  const x = mode === "shares" ? { type: "category", showgrid: false, ...ticks(points) } : { type: "log", dtick: "D2", tickformat: "~g" };
   return {
     margin: { l: 40, r: 8, t: 8, b: 44 },
     paper_bgcolor: "rgba(0,0,0,0)",
@@ -120,7 +128,7 @@ function table(place, points, series, head) {
 }
 
 function start(chart) {
-  const { comparisonChart: mode, chartUrl, chartAxis, chartPath, labelRange, labelWithin, labelAbove, labelPair } = chart.dataset;
+  const { comparisonChart: mode, chartUrl, chartAxis, chartPath, labelRange, labelWithin, labelAbove, labelPair, labelTo } = chart.dataset;
   const part = (name) => chart.querySelector(`[data-chart-${name}]`);
   const plot = part("plot");
   let data = null;
@@ -134,7 +142,7 @@ function start(chart) {
       ...series.map((one, which) => swatch(`${one.name || labelPair} · ${number(total(one.counts))}`, one.version ? `vc-${slot(one.version)}` : "vc-none", which || series.length < 2 ? "" : "4 2")),
     );
     if (part("table").hidden) {
-      window.Plotly.react(plot, traces(points, series, mode), layout(mode, chartAxis), CONFIG);
+      window.Plotly.react(plot, traces(points, series, mode), layout(mode, chartAxis, points, labelTo), CONFIG);
     } else {
       table(part("table"), points, series, [mode === "shares" ? labelRange : labelWithin, chartAxis && `(${chartAxis})`].filter(Boolean).join(" "));
     }
