@@ -50,6 +50,7 @@ EXPORTS = {
     "api:audit-export": "audit.export",
     "api:contract-bundle": "contract.export",
     "api:endpoint-sla-csv": "sla.export",
+    "api:gateway-export": "gateway.export",
     "api:key-export": "key.export",
     "api:load-test-html": "load_test.export",
     "api:release-bundle": "release.export",
@@ -57,6 +58,7 @@ EXPORTS = {
     "api:version-config": "artifact.export",
     "api:version-file": "artifact.export",
     "console:audit-export": "audit.export",
+    "deployments:gateway-export": "gateway.export",
 }
 ANY_EXPORT = "file.export"
 # Made by a service that records what it put into them.

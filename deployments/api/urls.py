@@ -31,6 +31,7 @@ from deployments.api.experiments import (
     ExperimentStopView,
 )
 from deployments.api.fallbacks import FallbackTryView, FallbackView
+from deployments.api.gateways import GatewayExportView, GatewayListView, GatewayView
 from deployments.api.incidents import (
     IncidentAcknowledgeView,
     IncidentCommentView,
@@ -163,6 +164,9 @@ urlpatterns = [
         "models/<str:name>/versions/<int:number>/plans/", PlanListView.as_view(), name="plan-list"
     ),
     path("models/<str:name>/versions/<int:number>/try/", TryView.as_view(), name="version-try"),
+    path("gateways/", GatewayListView.as_view(), name="gateway-list"),
+    path("gateways/<slug:gateway>/", GatewayView.as_view(), name="gateway-detail"),
+    path("gateways/<slug:gateway>/export/", GatewayExportView.as_view(), name="gateway-export"),
     path("nodes/", NodeListView.as_view(), name="node-list"),
     path("nodes/<slug:node>/", NodeView.as_view(), name="node-detail"),
     path("nodes/<slug:node>/cordon/", NodeCordonView.as_view(), name="node-cordon"),

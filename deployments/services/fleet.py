@@ -1,4 +1,4 @@
-"""Nodes and gateways: registering them, taking them out of use, and what the watch found."""
+"""Nodes: registering them, taking them out of use, and what the watch found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from console.env import Config
 from console.errors import FieldError, Invalid
 from console.models import Job, JobState
 from console.services import audit, jobs
-from deployments.models import Gateway, GatewayListener, Node, NodeState
+from deployments.models import Node, NodeState
+from deployments.services.gateway_registrations import register_gateway
 from deployments.services.gateways import wake_gateways
 from deployments.services.traffic import need_reason
 from models_registry.models import Environment
@@ -208,46 +209,6 @@ def node_restored(name: str) -> None:
             after={"state": node.state},
         )
         _tell(node)
-
-
-def register_gateway(
-    *, name: str, admin_url: str, listeners: dict[str, tuple[str, int]], actor: Actor
-) -> Gateway:
-    """Register a gateway by the node id that it introduces itself with.
-
-    `listeners` maps environments to the address and port on which it takes their calls.
-    """
-    require(actor, "node.register")
-    with transaction.atomic():
-        places = {place.name: place for place in _environments(list(listeners))}
-        gateway, created = Gateway.objects.update_or_create(
-            name=name, defaults={"admin_url": admin_url}
-        )
-        changed = created
-        for environment, (address, port) in listeners.items():
-            values = {
-                "address": address,
-                "port": port,
-                "public_url": f"http://{address}:{port}",
-            }
-            known = gateway.listeners.filter(environment=places[environment])
-            if not known.filter(**values).exists():
-                GatewayListener.objects.update_or_create(
-                    gateway=gateway, environment=places[environment], defaults=values
-                )
-                changed = True
-        if changed:
-            wake_gateways()
-            audit.record(
-                actor=actor,
-                action="gateway.register",
-                subject=f"gateway {name}",
-                after={
-                    "admin_url": admin_url,
-                    "listeners": {e: f"{a}:{p}" for e, (a, p) in listeners.items()},
-                },
-            )
-    return gateway
 
 
 def bootstrap_embedded(config: Config, actor: Actor) -> None:

@@ -23,6 +23,7 @@ class GatewayApiProxy:
         self._network = network
         self._lock = lock
         self._spent: dict[tuple[str, str], int] = {}
+        self._turns: dict[str, int] = {}
         self._server = HttpDouble(self.answer)
         self.port = self._server.port
 
@@ -81,7 +82,9 @@ class GatewayApiProxy:
                 continue
             for endpoint in one["endpoints"]:
                 ports.append(self._network[(endpoint["addresses"][0], one["ports"][0]["port"])])
-        return ports
+        turn = self._turns[service] = self._turns.get(service, -1) + 1
+        start = turn % len(ports) if ports else 0
+        return ports[start:] + ports[:start]
 
 
 def _is_accepted(route: JSON) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,9 @@ from tests.stack import RunningEnvoy
 
 MODEL = "fraud_detector"
 PACE = Pace(look_s=0.1, resync_s=0.3, again_s=0.3)
+BODY = {
+    "inputs": [{"name": "features", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}]
+}
 FALLBACK = Fallback({"score": 0.25, "reason": "model_down"})
 
 
@@ -134,7 +138,7 @@ class Driven:
         caller = self.caller()
         found = {}
         for user in users:
-            reply = caller.infer(MODEL, {"x": 1}, x_user_id=f"user-{user}")
+            reply = caller.infer(MODEL, BODY, x_user_id=f"user-{user}")
             assert reply.status == 200, reply
             found[user] = reply.version
         caller.close()
@@ -176,7 +180,7 @@ class EnvoyEdge:
         return _with(snapshot, replace(table, endpoints=(routes,)))
 
     def go_away(self) -> None:
-        process.stop(self._running.process)
+        process.stop(self._running.process, signal.SIGKILL, seconds=5)
 
     def come_back(self) -> None:
         self._running = self._factory(self._document, wait=False)

@@ -146,7 +146,7 @@ class KubernetesDouble:
             return _status(409, "Conflict", f"Apply failed with {count} conflict{plural}: {said}")
         after = _merged(there, wanted, owners.get(manager, set()))
         if asked.query.get("dryRun") == "All":
-            return Answer(200, after)
+            return Answer(200, _shown(after))
         after["_owners"] = {
             **{o: fields - set(taken.get(o, ())) for o, fields in owners.items()},
             manager: {path for path, _ in leaves},

@@ -18,6 +18,7 @@ from deployments.rules.gateway_capabilities import Capability, Level, supports
 from deployments.rules.gateway_state import HeaderRule, Mode, Target
 from deployments.rules.snapshots import render
 from tests.adapters.gateway_edges import (
+    BODY,
     MODEL,
     Driven,
     EnvoyEdge,
@@ -73,7 +74,7 @@ class Calling:
 
     def _call(self) -> None:
         while not self._stop.is_set():
-            self.statuses[self._caller.infer(MODEL, {"x": 1}).status] += 1
+            self.statuses[self._caller.infer(MODEL, BODY).status] += 1
 
 
 def test_requests_reach_the_version_by_the_path_that_its_triton_knows(gateway: Driven) -> None:
@@ -81,7 +82,7 @@ def test_requests_reach_the_version_by_the_path_that_its_triton_knows(gateway: D
     assert acked.snapshot.revisions == {("production", MODEL): 1}
     assert acked.took_ms > 0
     caller = gateway.caller()
-    reply = caller.infer(MODEL, {"x": 1})
+    reply = caller.infer(MODEL, BODY)
     assert (reply.status, reply.version, reply.json["name"]) == (200, "2", "2")
     assert caller.send("GET", f"/v2/models/{MODEL}/ready").status == 200
     assert caller.send("GET", f"/v2/models/{MODEL}").version == "2"
@@ -93,8 +94,8 @@ def test_requests_reach_the_version_by_the_path_that_its_triton_knows(gateway: D
 def test_what_nobody_serves_is_not_found(gateway: Driven) -> None:
     gateway.apply()
     caller = gateway.caller()
-    assert caller.infer("another_model", {"x": 1}).status == 404
-    assert caller.send("POST", f"/v2/models/{MODEL}/versions/9/infer", {"x": 1}).status == 404
+    assert caller.infer("another_model", BODY).status == 404
+    assert caller.send("POST", f"/v2/models/{MODEL}/versions/9/infer", BODY).status == 404
     assert caller.send("POST", f"/v2/models/{MODEL}/versions/1/unload", {}).status == 404
 
 
@@ -118,15 +119,15 @@ def test_a_split_is_kept_and_moves_as_the_product_says(gateway: Driven) -> None:
 def test_a_header_rule_goes_before_the_weights(gateway: Driven) -> None:
     gateway.apply(header_rules=(HeaderRule("X-Exp-Id", "42", 2),))
     caller = gateway.caller()
-    assert {caller.infer(MODEL, {"x": 1}, x_exp_id="42").version for _ in range(10)} == {"2"}
-    assert {caller.infer(MODEL, {"x": 1}, x_exp_id="43").version for _ in range(10)} == {"1"}
-    assert {caller.infer(MODEL, {"x": 1}).version for _ in range(10)} == {"1"}
+    assert {caller.infer(MODEL, BODY, x_exp_id="42").version for _ in range(10)} == {"2"}
+    assert {caller.infer(MODEL, BODY, x_exp_id="43").version for _ in range(10)} == {"1"}
+    assert {caller.infer(MODEL, BODY).version for _ in range(10)} == {"1"}
 
 
 def test_a_version_can_be_named_in_the_path(gateway: Driven) -> None:
     gateway.apply()
     path = f"/v2/models/{MODEL}/versions/2/infer"
-    assert gateway.caller().send("POST", path, {"x": 1}).version == "2"
+    assert gateway.caller().send("POST", path, BODY).version == "2"
 
 
 def test_no_request_is_lost_while_versions_come_move_and_go(gateway: Driven) -> None:
@@ -143,7 +144,7 @@ def test_no_request_is_lost_while_versions_come_move_and_go(gateway: Driven) -> 
         gateway.apply(targets=alone)
     assert set(calling.statuses) == {200}
     path = f"/v2/models/{MODEL}/versions/2/infer"
-    assert gateway.caller().send("POST", path, {"x": 1}).status == 404
+    assert gateway.caller().send("POST", path, BODY).status == 404
 
 
 def test_a_node_that_is_gone_is_not_asked(gateway: Driven) -> None:
@@ -151,10 +152,10 @@ def test_a_node_that_is_gone_is_not_asked(gateway: Driven) -> None:
     both = (gateway.edge.node(gateway.first), gateway.edge.node(gateway.second))
     gateway.apply(targets={1: Target(MODEL, 1, both)})
     caller = gateway.caller()
-    eventually(lambda: caller.infer(MODEL, {"x": 1}).json["name"] == "1")
-    eventually(lambda: caller.infer(MODEL, {"x": 1}).json["name"] == "2")
+    eventually(lambda: caller.infer(MODEL, BODY).json["name"] == "1")
+    eventually(lambda: caller.infer(MODEL, BODY).json["name"] == "2")
     gateway.apply(targets={1: Target(MODEL, 1, both[1:])})
-    assert {caller.infer(MODEL, {"x": 1}).json["name"] for _ in range(10)} == {"2"}
+    assert {caller.infer(MODEL, BODY).json["name"] for _ in range(10)} == {"2"}
 
 
 def test_the_contracts_fallback_answers_or_is_refused_in_words(gateway: Driven) -> None:
@@ -162,32 +163,32 @@ def test_the_contracts_fallback_answers_or_is_refused_in_words(gateway: Driven) 
     if level(gateway, Capability.FALLBACK_FIXED) is Level.NONE:
         said = gateway.refused(gateway.snapshot(mode=Mode.FALLBACK))
         assert "cannot answer by itself" in said.reason
-        assert gateway.caller().infer(MODEL, {"x": 1}).status == 200
+        assert gateway.caller().infer(MODEL, BODY).status == 200
         return
     with Calling(gateway) as calling:
         gateway.apply(mode=Mode.FALLBACK)
-        plain = gateway.caller().infer(MODEL, {"x": 1}, accept="application/json;format=plain")
+        plain = gateway.caller().infer(MODEL, BODY, accept="application/json;format=plain")
         assert plain.status == 200
         assert plain.json == {"score": 0.25, "reason": "model_down"}
         assert plain.headers["x-covenant-fallback"] == "model_down"
         assert plain.version == "fallback"
         gateway.apply()
     assert set(calling.statuses) == {200}
-    assert gateway.caller().infer(MODEL, {"x": 1}).version == "1"
+    assert gateway.caller().infer(MODEL, BODY).version == "1"
 
 
 def test_an_open_circuit_answers_503_and_closes_again(gateway: Driven) -> None:
     gateway.apply()
     gateway.apply(mode=Mode.OPEN, unavailable_code="fraud_unavailable", retry_after_s=7)
-    reply = gateway.caller().infer(MODEL, {"x": 1})
+    reply = gateway.caller().infer(MODEL, BODY)
     assert reply.status == 503
     if level(gateway, Capability.OPEN_CIRCUIT) is Level.FULL:
         assert reply.json["code"] == "fraud_unavailable"
         assert reply.headers["retry-after"] == "7"
-    pinned = gateway.caller().send("POST", f"/v2/models/{MODEL}/versions/1/infer", {"x": 1})
+    pinned = gateway.caller().send("POST", f"/v2/models/{MODEL}/versions/1/infer", BODY)
     assert pinned.status == 503
     gateway.apply()
-    assert gateway.caller().infer(MODEL, {"x": 1}).version == "1"
+    assert gateway.caller().infer(MODEL, BODY).version == "1"
 
 
 def test_a_refusal_is_told_in_words_and_the_last_good_state_serves(gateway: Driven) -> None:
@@ -196,9 +197,9 @@ def test_a_refusal_is_told_in_words_and_the_last_good_state_serves(gateway: Driv
     said = gateway.refused(gateway.edge.broken(gateway.snapshot(weights={2: 10000})))
     assert said.reason
     assert said.resource_type
-    assert {gateway.caller().infer(MODEL, {"x": 1}).version for _ in range(10)} == {"1"}
+    assert {gateway.caller().infer(MODEL, BODY).version for _ in range(10)} == {"1"}
     gateway.apply(weights={2: 10000})
-    assert gateway.caller().infer(MODEL, {"x": 1}).version == "2"
+    assert gateway.caller().infer(MODEL, BODY).version == "2"
 
 
 def test_a_gateway_that_was_away_catches_up_with_the_newest_state(gateway: Driven) -> None:
@@ -212,7 +213,7 @@ def test_a_gateway_that_was_away_catches_up_with_the_newest_state(gateway: Drive
     gateway.edge.control.wait(Connected, seen=seen)
     acked = gateway.edge.control.wait(Acked, seen=seen)
     assert acked.snapshot.version == newest.version
-    eventually(lambda: gateway.caller().infer(MODEL, {"x": 1}).version == "2")
+    eventually(lambda: gateway.caller().infer(MODEL, BODY).version == "2")
 
 
 def test_a_control_that_starts_anew_changes_nothing_and_goes_on(gateway: Driven) -> None:
@@ -226,7 +227,7 @@ def test_a_control_that_starts_anew_changes_nothing_and_goes_on(gateway: Driven)
         assert gateway.edge.writes() == written
         gateway.apply(weights={2: 10000})
     assert set(calling.statuses) == {200}
-    assert gateway.caller().infer(MODEL, {"x": 1}).version == "2"
+    assert gateway.caller().infer(MODEL, BODY).version == "2"
 
 
 def test_the_same_contents_twice_are_one_effect(gateway: Driven) -> None:

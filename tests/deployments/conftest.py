@@ -37,6 +37,7 @@ from deployments.services import (
     unloads,
 )
 from deployments.services.deploys import generation_for
+from deployments.services.gateway_registrations import register_gateway
 from models_registry.models import Environment, ModelVersion
 from tests import factories, stack
 from tests.deployments.waiting import eventually
@@ -197,7 +198,7 @@ def _make_fleet(free_port: Callable[[], int], http: str, grpc: str, repository: 
         environments=["staging", "production"],
         actor=system,
     )
-    gateway = fleet.register_gateway(
+    gateway = register_gateway(
         name="embedded",
         admin_url=f"http://127.0.0.1:{free_port()}",
         actor=system,

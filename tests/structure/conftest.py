@@ -25,6 +25,7 @@ from console.services.tokens import create_token
 from console.services.workloads import add_workload
 from deployments.models import Endpoint
 from deployments.services import fleet
+from deployments.services.gateway_registrations import register_gateway
 from deployments.services.traffic import set_split
 from models_registry.models import (
     ContractComment,
@@ -65,7 +66,7 @@ def make_world(name: str) -> World:
         environments=["staging", "production"],
         actor=system,
     )
-    gateway = fleet.register_gateway(
+    gateway = register_gateway(
         name="embedded",
         admin_url="http://127.0.0.1:9",
         actor=system,
@@ -107,6 +108,7 @@ def make_world(name: str) -> World:
             "handle": "0123456789abcdef",
             "identity_id": 1,
             "passkey_id": 1,
+            "gateway": "embedded",
             "freeze_id": _freeze(production, persons.sam),
             "job_id": job.pk,
             "load_test_id": factories.make_load_test(placements[0].deployment.release.version).pk,
