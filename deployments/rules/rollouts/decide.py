@@ -44,13 +44,13 @@ def decide(plan: Plan, progress: Progress, look: Look, now: datetime) -> Decisio
     progress = _acknowledged(progress, look, now)
     if (ending := _ends_at_once(progress, look)) is not None:
         return _end_or_pause(progress, ending, now)
+    if progress.moved_at == now:
+        return _Turn(plan, progress, look, now).wait()
     progress, judged = measure(plan, with_runs(plan, progress, now), look, now)
     if (come_to := verdict(plan, progress)) is not None:
         return _end_or_pause(progress, come_to, now, judged)
     turn = _Turn(plan, progress, look, now, judged)
-    if progress.state is RolloutState.PAUSED or progress.moved_at == now:
-        return turn.wait()
-    return turn.move()
+    return turn.wait() if progress.state is RolloutState.PAUSED else turn.move()
 
 
 def _what_others_did(progress: Progress, look: Look) -> Action | None:

@@ -76,7 +76,7 @@ def _metric(
         min_requests=_min_requests(fields, kind),
         dry_run=fields.flag("dry_run", False),
     )
-    if metric.success is None and metric.failure is None:
+    if not fields.has("success_condition") and not fields.has("failure_condition"):
         fields.fault("is missing: say what success is, or what failure is", "success_condition")
     return metric
 

@@ -44,7 +44,7 @@ def default_plan(clause: RolloutClause | None = None) -> Plan:
     measured each minute (over what the version did at its present weight, 15 minutes at most).
     """
     clause = clause or RolloutClause()
-    shares = [round(clause.start * 100)]
+    shares = [max(round(clause.start * 100), 1)]
     while shares[-1] < WHOLE:
         shares.append(min(shares[-1] + max(round(clause.step * 100), 1), WHOLE))
     if len(shares) > MOST_STEPS // 2:
@@ -149,7 +149,8 @@ def _step(raw: object, place: Place, faults: list[FieldError]) -> Step:
         step.fault("is not one of set_weight, pause, analyse")
         return Pause(None)
     if named[0] == "set_weight":
-        percent = step.number("set_weight", 0.0, 0.0, 100.0)
+        # With nothing on it there is nothing to wait for or to measure.
+        percent = step.number("set_weight", 1.0, 0.01, 100.0)
         if abs(percent * 100 - round(percent * 100)) > 1e-6:
             step.fault("has more than two decimals", "set_weight")
         return SetWeight(round(percent * 100))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from deployments.rules.rollouts.progress import Cause, Progress
 from deployments.rules.rollouts.types import Plan, SetWeight
@@ -12,8 +12,11 @@ from deployments.rules.states import RolloutState
 
 
 def begin(now: datetime, *, spread: float = 0.0) -> Progress:
-    """A rollout that starts now: before its first step, with nothing on the candidate."""
-    return Progress(step=0, moved_at=now, spread=spread)
+    """A rollout that starts now: before its first step, with nothing on the candidate.
+
+    Its first move may be made at this very instant.
+    """
+    return Progress(step=0, moved_at=now - timedelta(microseconds=1), spread=spread)
 
 
 def paused(progress: Progress, message: str) -> Progress:
