@@ -19,6 +19,7 @@ ICONS: Final[dict[str, str]] = {
     "rollouts": '<path d="M2 13.5h3v-3h3v-3h3v-3h3"/><path d="m11.5 2.5 2.5 2-2.5 2"/>',
     "jobs": '<rect x="2" y="2.5" width="12" height="4" rx="1"/>'
     '<rect x="2" y="9.5" width="12" height="4" rx="1"/><path d="M4.5 4.5h.01M4.5 11.5h.01"/>',
+    "incidents": '<path d="M8 2.25 14.25 13.5H1.75z"/><path d="M8 6.25v3.5M8 11.5v.25"/>',
     "nodes": '<rect x="4" y="4" width="8" height="8" rx="1.25"/><path d="M6.5 6.5h3v3h-3z"/>'
     '<path d="M6 4V1.75M10 4V1.75M6 14.25V12M10 14.25V12M4 6H1.75M4 10H1.75M14.25 6H12'
     'M14.25 10H12"/>',

@@ -193,7 +193,47 @@ REFUSALS: Final = (
 DUTIES: Final = (_("the seat {x} of {y}"), _("the model {x}"))
 
 
-ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS, *DUTIES)
+INCIDENTS: Final = (
+    _("Rolled back to v{x}"),
+    _("The fallback answers"),
+    _("The circuit is open"),
+    _("v{x} fails"),
+    _("v{x} is too slow"),
+    _("v{x} is unhealthy"),
+    _("No node that can be reached has v{x}"),
+    _("v{x} does not answer rightly"),
+    _("The fallback fails"),
+    _("A gateway refused what was to help"),
+    _("It cannot be helped by itself"),
+    _("v{x} could not be deployed again"),
+    _("The traffic was moved by somebody else: it is left to them."),
+    _("The traffic was moved by somebody else."),
+    _("Callers have been answered well since."),
+    _("Every gateway acts on the rollback."),
+    _("Back to normal by hand."),
+    _("All traffic goes to v{x}, the last good version."),
+    _("The contract’s fallback answers."),
+    _("Nothing is left to answer with: callers get a clear 503."),
+    _("{x} % of the requests try {y}."),
+    _("{x} answers well: all callers are on it again."),
+    _("The return to {x} has failed."),
+    _("{x} does not answer rightly when asked directly."),
+    _("Too many moves within an hour. It stays as it is: a person has to decide."),
+    _("Too many returns have failed within an hour. It stays as it is: a person has to decide."),
+    _(
+        "There is no level left that may be taken by itself. It stays as it is: a person has to "
+        "decide."
+    ),
+    _("v{x} is being deployed again."),
+    _("v{x} is ready again."),
+    _("v{x} is ready again: the rollback goes on to it."),
+    _("Closed by itself: the next one has begun."),
+    _("{x} of {y} requests failed ({z} %)."),
+    _("{x} of {y} requests failed ({z} %), P99 {p} ms."),
+)
+
+
+ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS, *DUTIES, *INCIDENTS)
 PLACEHOLDER: Final = re.compile(r"\\{(\w)\\}")
 FIXED: Final = frozenset(text for text in ALL if "{x}" not in text)
 OPEN: Final = tuple(

@@ -107,6 +107,20 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "aborted": StateLook("neutral", "stopped", _("Aborted")),
         "rolled_back": StateLook("bad", "back", _("Rolled back")),
     },
+    "incident": {
+        "open": StateLook("bad", "bad", _("Open")),
+        "acknowledged": StateLook("warn", "active", _("Seen to")),
+        "resolved": StateLook("ok", "good", _("Resolved")),
+    },
+    "severity": {
+        "P1": StateLook("bad", "bad", _("P1: at once")),
+        "P2": StateLook("warn", "warn", _("P2: today")),
+    },
+    "rollback_level": {
+        "1": StateLook("info", "back", _("Level 1: last good version")),
+        "2": StateLook("warn", "warn", _("Level 2: fallback")),
+        "3": StateLook("bad", "bad", _("Level 3: circuit open")),
+    },
     "job": {
         "queued": StateLook("neutral", "waiting", _("Queued")),
         "running": StateLook("info", "active", _("Running")),

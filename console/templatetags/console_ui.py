@@ -36,6 +36,8 @@ NAVIGATION: Final = (
     ("home", _("Home"), "home", True),
     ("models", _("Models"), "models_registry:model-list", True),
     ("endpoints", _("Endpoints"), "deployments:endpoint-list", True),
+    ("rollouts", _("Rollouts"), "deployments:rollout-list", False),
+    ("incidents", _("Incidents"), "deployments:incident-list", False),
     ("jobs", _("Jobs"), "console:job-list", True),
     ("nodes", _("Nodes"), "deployments:node-list", False),
     ("sla", _("SLA"), "deployments:sla-list", False),

@@ -55,9 +55,7 @@ class IncidentListView(ListAPIView[Incident]):
 
 
 class IncidentView(APIView):
-    @extend_schema(
-        summary="Show an incident with its timeline", responses=IncidentDetailSerializer
-    )
+    @extend_schema(summary="Show an incident with its timeline", responses=IncidentDetailSerializer)
     def get(self, request: Request, incident_id: uuid.UUID) -> Response:
         return Response(_detail(request, incident_id))
 

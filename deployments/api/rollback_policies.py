@@ -17,7 +17,8 @@ from deployments.api.incident_serializers import (
 )
 from deployments.api.preconditions import IF_MATCH, revision_named
 from deployments.rules.rollback_policies import policy_json
-from deployments.selectors.rollback_policies import Standing, standing
+from deployments.selectors.endpoints import find_endpoint
+from deployments.selectors.rollback_policies import standing_of
 from deployments.services.rollback_policies import set_policy
 
 
@@ -29,7 +30,7 @@ class RollbackPolicyView(APIView):
         responses=RollbackPolicySerializer,
     )
     def get(self, request: Request, environment: str, model: str) -> Response:
-        return _answer(standing(environment, model, user=user_of(request)))
+        return _answer(request, environment, model)
 
     @extend_schema(
         summary="Decide when an endpoint goes down the rollback levels by itself",
@@ -55,10 +56,11 @@ class RollbackPolicyView(APIView):
             actor=actor_of(request),
             **body.validated_data,
         )
-        return _answer(standing(environment, model, user=user_of(request)))
+        return _answer(request, environment, model)
 
 
-def _answer(found: Standing) -> Response:
+def _answer(request: Request, environment: str, model: str) -> Response:
+    found = standing_of(find_endpoint(environment, model, user=user_of(request)))
     in_force = found.in_force
     body: dict[str, Any] = {
         "automatic": in_force.automatic,
@@ -68,6 +70,4 @@ def _answer(found: Standing) -> Response:
         "phase": found.progress.phase.value,
         "level": found.progress.level,
     }
-    return Response(
-        RollbackPolicySerializer(body).data, headers={"ETag": f'"{in_force.revision}"'}
-    )
+    return Response(RollbackPolicySerializer(body).data, headers={"ETag": f'"{in_force.revision}"'})

@@ -28,6 +28,10 @@ MOST_ROWS = 100
 """Of each kind; what is left out is counted."""
 
 INCIDENTS = (
+    "incident.open",
+    "incident.escalate",
+    "incident.resolve",
+    "endpoint.escalate",
     "endpoint.rollback",
     "endpoint.mode",
     "placement.drift",

@@ -26,9 +26,11 @@ from deployments.selectors.endpoints import (
     split_view,
     together,
 )
+from deployments.selectors.incidents import unresolved_of
 from deployments.selectors.live_numbers import LiveNumbers, VersionNumbers, latest
 from deployments.selectors.promises import attainments
-from deployments.selectors.rollback_choice import rollback_choice
+from deployments.selectors.rollback_choice import rollback_offer
+from deployments.selectors.rollback_policies import standing_of
 from deployments.selectors.routing import contracts_that_hold
 from models_registry.models import ModelVersion, ServiceContract
 from models_registry.selectors.release_policies import broken_glass
@@ -49,7 +51,7 @@ def endpoint_page(environment: str, model: str, *, user: User, now: datetime) ->
     applied = next((one.revision for one in history if one.applied_at is not None), None)
     versions = _version_lines(endpoint, live)
     ready = {line.number: line.nodes for line in versions if line.ready}
-    choice = rollback_choice(endpoint, ready)
+    choice = rollback_offer(endpoint, ready)
     listeners = list(
         GatewayListener.objects.filter(environment=endpoint.environment).values_list(
             "public_url", flat=True
@@ -67,6 +69,9 @@ def endpoint_page(environment: str, model: str, *, user: User, now: datetime) ->
         promise=promise_strip(live, documents.get(endpoint.model_id), standing),
         rollback_target=choice.target,
         rollback_why_not=choice.why_not,
+        rollback_gone=choice.gone,
+        incident=unresolved_of(endpoint),
+        standing=standing_of(endpoint),
         modes=_modes(split, contract),
         contract=contract,
         history=[split_view(one) for one in history],
@@ -127,6 +132,7 @@ def _version_line(
         state=together([one.state for one in placements]),
         live=_live_of(live, number),
         against_policy=broken_glass(deployment.release) is not None,
+        shadow=live.shadow.get(number) if live else None,
     )
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from deployments.models import Endpoint
+from deployments.models import Endpoint, Incident
 from deployments.rules.slo import Attainment, Objective, Promise
 from deployments.selectors.acknowledgements import GatewayWord
 from deployments.selectors.live_numbers import LiveNumbers, VersionNumbers
+from deployments.selectors.rollback_policies import Standing
 from models_registry.models import ServiceContract
 
 
@@ -61,7 +62,7 @@ class SplitView:
 class VersionLine:
     """A version at an endpoint: its share, whether it may be raised, and where it is.
 
-    `against_policy`: it was released by breaking the glass.
+    `against_policy`: it was released by breaking the glass. `shadow`: what a mirror's copies did.
     """
 
     number: int
@@ -74,6 +75,7 @@ class VersionLine:
     state: str
     live: VersionNumbers | None
     against_policy: bool = False
+    shadow: VersionNumbers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,9 @@ class EndpointPage:
     call: CallExample | None
     live: LiveNumbers | None
     objectives: list[tuple[Objective, Attainment]] = field(default_factory=list)
+    rollback_gone: bool = False
+    incident: Incident | None = None
+    standing: Standing | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from console.models import Job, JobState, Notice, User
 from console.rules.permissions import OPERATORS
 from console.selectors.notices import open_notices
 from console.selectors.visibility import shown_to
-from deployments.models import Endpoint
+from deployments.models import Endpoint, Incident
 from deployments.rules.slo import Promise
 from deployments.selectors.endpoint_types import EndpointRow
 from deployments.selectors.endpoints import rows_of
+from deployments.selectors.incidents import unresolved_incidents
 from deployments.selectors.nodes import NodeRow, nodes_in_trouble
 from deployments.selectors.rollouts import RolloutRow, rollouts_under_way
 from models_registry.selectors.releases import (
@@ -52,6 +53,7 @@ class Overview:
     nodes: list[NodeRow]
     running: list[Job]
     freezes: list[EnvironmentFreeze]
+    incidents: list[Incident]
     rollouts: list[RolloutRow]
 
 
@@ -77,6 +79,7 @@ def overview(user: User, now: datetime) -> Overview:
             .order_by("-created_at")[:10]
         ),
         freezes=freezes_near(now),
+        incidents=unresolved_incidents(user),
         rollouts=rollouts_under_way(user),
     )
 

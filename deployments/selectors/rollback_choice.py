@@ -14,10 +14,11 @@ LOOK_BACK = 50
 
 @dataclass(frozen=True, slots=True)
 class RollbackChoice:
-    """The last good version, or None with the reason in words."""
+    """The last good version, or None with the reason in words; `gone`: it is deployed again."""
 
     target: int | None
     why_not: str = ""
+    gone: bool = False
 
 
 def rollback_choice(endpoint: Endpoint, ready: Collection[int]) -> RollbackChoice:
@@ -36,6 +37,22 @@ def rollback_choice(endpoint: Endpoint, ready: Collection[int]) -> RollbackChoic
             None, f"{endpoint} has no earlier version that is ready to go back to."
         )
     return RollbackChoice(target)
+
+
+def rollback_offer(endpoint: Endpoint, ready: Collection[int]) -> RollbackChoice:
+    """What a page offers: as `rollback_choice`, or what would have to be deployed again.
+
+    One query, three where no earlier version is ready.
+    """
+    choice = rollback_choice(endpoint, ready)
+    current = endpoint.current
+    if choice.target is not None or current is None or is_rolled_back(current):
+        return choice
+    carrying = {version for version, points in _weights(current.weights).items() if points}
+    before = [v for v in versions_before(endpoint) if v not in carrying]
+    releases = releases_to_deploy_again(endpoint, before)
+    gone = next((version for version in before if version in releases), None)
+    return choice if gone is None else RollbackChoice(gone, gone=True)
 
 
 def versions_before(endpoint: Endpoint) -> list[int]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from console.models import User
 from deployments.models import Deployment, Endpoint, RollbackPolicy
 from deployments.rules import rollback_policies as rules
 from deployments.rules.escalation import hold_of
 from deployments.rules.escalation_state import Phase, Progress, read_progress
-from deployments.selectors.endpoints import find_endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +60,8 @@ class Standing:
         return split.probe / 100 if split is not None and split.probe else None
 
 
-def standing(environment: str, model: str, *, user: User) -> Standing:
-    """The endpoint's policy and where it stands (three queries). Raises NotFound."""
-    return standing_of(find_endpoint(environment, model, user=user))
-
-
 def standing_of(endpoint: Endpoint) -> Standing:
-    """As `standing`, of an endpoint that was found already (at most two queries)."""
+    """The endpoint's policy and where it stands; at most three queries."""
     row = RollbackPolicy.objects.filter(endpoint=endpoint).select_related("changed_by").first()
     in_force = policy_in_force(endpoint, row)
     progress = read_progress(row.progress.get("rule", {})) if row else Progress()

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
-from console.errors import CovenantError
 from deployments.models import EndpointMode
 from deployments.selectors.endpoint_pages import endpoint_page
 from deployments.selectors.endpoint_types import EndpointPage, SplitView
 from deployments.selectors.endpoints import endpoint_list
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import set_mode
+from deployments.views.rollbacks import act_context
 from models_registry.models import Environment
 
 WINDOWS = ("15m", "1h", "6h", "24h", "7d", "28d")
@@ -41,20 +38,9 @@ CAUSES = {
     "rollback": (gettext_lazy("Rolled back"), "rollback"),
     "mode": (gettext_lazy("Mode changed"), "bell"),
     "unload": (gettext_lazy("Version taken off"), "arrow-down"),
-}
-MODE_WORDS = {
-    EndpointMode.NORMAL: (
-        gettext_lazy("Back to normal"),
-        gettext_lazy("Callers get the versions again, by the split as it stands."),
-    ),
-    EndpointMode.FALLBACK: (
-        gettext_lazy("Answer with the fallback"),
-        gettext_lazy("Every caller gets the contract’s fallback response from the gateway."),
-    ),
-    EndpointMode.OPEN: (
-        gettext_lazy("Open the circuit"),
-        gettext_lazy("Every caller gets a clear 503 with Retry-After; nothing reaches a model."),
-    ),
+    "rollout": (gettext_lazy("Step of a rollout"), "rollouts"),
+    "automatic": (gettext_lazy("Moved by itself"), "rollback"),
+    "experiment": (gettext_lazy("Moved by an experiment"), "chart"),
 }
 
 
@@ -100,47 +86,6 @@ def now_panel(request: HttpRequest, environment: str, model: str) -> HttpRespons
     return render(request, "deployments/endpoints/_now.html", _context(request, page))
 
 
-@require_POST
-def rollback(request: HttpRequest, environment: str, model: str) -> HttpResponse:
-    """Move all traffic to the last good version (or the one named), now."""
-    started = timezone.now()
-    to = request.POST.get("to", "")
-    try:
-        split = roll_back(
-            environment=environment,
-            model=model,
-            reason=request.POST.get("reason", "").strip(),
-            to=int(to) if to.isdecimal() and len(to) < 10 else None,
-            actor=actor_of(request),
-        )
-    except CovenantError as error:
-        messages.error(request, f"{error.message} {error.hint}".strip())
-    else:
-        took = (timezone.now() - started).total_seconds() * 1000
-        messages.success(
-            request,
-            _("Rolled back as revision %(revision)s, written in %(took).0f ms.")
-            % {"revision": split.revision, "took": took},
-        )
-    return redirect("deployments:endpoint-detail", environment, model)
-
-
-@require_POST
-def mode(request: HttpRequest, environment: str, model: str) -> HttpResponse:
-    """Switch to normal, fallback or open."""
-    try:
-        set_mode(
-            environment=environment,
-            model=model,
-            mode=request.POST.get("mode", ""),
-            reason=request.POST.get("reason", "").strip(),
-            actor=actor_of(request),
-        )
-    except CovenantError as error:
-        messages.error(request, f"{error.message} {error.hint}".strip())
-    return redirect("deployments:endpoint-detail", environment, model)
-
-
 def _context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
     actor = actor_of(request)
     team = page.endpoint.model.team_id
@@ -149,25 +94,7 @@ def _context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
     return {
         "page": page,
         "topic": f"endpoint:{page.environment}/{page.model}",
-        "may_roll_back": allowed(actor, "endpoint.rollback", team),
-        "may_change_mode": allowed(actor, "endpoint.mode", team),
-        "mode": page.split.mode if page.split else EndpointMode.NORMAL,
-        "modes": [
-            {
-                "mode": choice.mode,
-                "label": EndpointMode(choice.mode).label,
-                "allowed": choice.allowed,
-                "why_not": choice.why_not,
-                "title": MODE_WORDS[EndpointMode(choice.mode)][0],
-                "what": MODE_WORDS[EndpointMode(choice.mode)][1],
-                "dialog": f"mode-{choice.mode}",
-                "fields": [("mode", choice.mode)],
-                "tone": "" if choice.mode == EndpointMode.NORMAL else "bad",
-            }
-            for choice in page.modes
-        ],
-        # The target that the person saw, so that a change meanwhile cannot redirect the click.
-        "rollback_fields": [("to", page.rollback_target or "")],
+        **act_context(request, page),
         "split": _slider(page, here, may_move=may_move),
         "events": [_event(split) for split in page.history],
         "calls": _calls(page),
@@ -227,7 +154,7 @@ def _event(split: SplitView) -> dict[str, Any]:
         "detail": split.reason,
         "actor": split.author,
         "icon": icon,
-        "tone": "warn" if split.cause == "rollback" else "",
+        "tone": "warn" if split.cause in ("rollback", "automatic") else "",
     }
 
 

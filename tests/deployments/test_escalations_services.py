@@ -117,7 +117,8 @@ def test_without_a_contract_the_circuit_opens_and_those_on_call_are_called(two: 
 def test_a_lost_node_counts_after_a_while_and_without_live_numbers(two: Fleet) -> None:
     Node.objects.update(state="lost")
     now = timezone.now()
-    assert escalations.watch_endpoints(now) == []
+    (noticed,) = escalations.watch_endpoints(now)
+    assert noticed.act is Act.STAY
     (decision,) = escalations.watch_endpoints(now + timedelta(seconds=5))
     assert (decision.cause, decision.level) == ("no_node", 2)
 
