@@ -52,6 +52,10 @@ class MinuteRollup(models.Model):
         return f"{self.endpoint_id} v{self.version} {self.minute:%Y-%m-%d %H:%M}"
 
 
+class MirrorMinuteQuerySet(OfModelQuerySet["MirrorMinute"]):
+    model_path = "endpoint__model"
+
+
 class MirrorMinute(models.Model):
     """One minute of the copies of requests that a mirror's version answered for nobody.
 
@@ -69,7 +73,7 @@ class MirrorMinute(models.Model):
     bounds_ms = models.JSONField(default=list)
     buckets = models.JSONField(default=list)
 
-    objects = MinuteRollupQuerySet.as_manager()
+    objects = MirrorMinuteQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["minute"]

@@ -58,6 +58,7 @@ class Collector:
         self._sources: dict[str, Source] = {}
         self._windows: dict[EndpointKey, LiveWindow] = {}
         self._work: dict[EndpointKey, dict[int, Work]] = {}
+        self._mirrored: Added = {}
         self._nodes = NodeWatch(self._database, self._hear_node)
         self._ticks = 0
 
@@ -132,12 +133,15 @@ class Collector:
         bounds: tuple[float, ...] = ()
         for name, grown in source.reader.read(sample.started_at, readings).items():
             key = ClusterKey.parse(name)
-            version = counted_version(key) if key else None
-            if key is None or version is None or grown.latency is None:
+            if key is None or grown.latency is None:
                 continue
             bounds = grown.latency.bounds
             endpoint = (key.environment, key.model)
             traffic = traffic_of(key, grown.counts, grown.latency)
+            version = counted_version(key)
+            if version is None:
+                self._take_mirrored(source, name, endpoint, key.version or 0, traffic)
+                continue
             versions = added.setdefault(endpoint, {GATEWAY_ITSELF: Traffic()})
             versions[version] = versions.get(version, Traffic()) + traffic
             if any(grown.counts.values()) or grown.latency.total:
@@ -147,10 +151,22 @@ class Collector:
             source.booking.add_traffic(endpoint, GATEWAY_ITSELF, minute, Traffic())
         return bounds
 
+    def _take_mirrored(
+        self, source: Source, name: str, endpoint: EndpointKey, version: int, traffic: Traffic
+    ) -> None:
+        """Copies of requests are counted, and apart: no caller got their answers."""
+        here = self._mirrored.setdefault(endpoint, {})
+        here[version] = here.get(version, Traffic()) + traffic
+        if traffic.requests:
+            source.changed.add(name)
+            source.booking.add_mirrored(endpoint, version, _minute(time.time()), traffic)
+
     async def _tell(self, now: float, added: Added, bounds: tuple[float, ...]) -> None:
         numbers, points = {}, {}
         for endpoint, traffic in added.items():
-            second = Second(now, traffic, self._work.pop(endpoint, {}))
+            second = Second(
+                now, traffic, self._work.pop(endpoint, {}), self._mirrored.pop(endpoint, {})
+            )
             window = self._windows.setdefault(endpoint, LiveWindow())
             window.add(second)
             key = "/".join(endpoint)
@@ -225,6 +241,8 @@ def _put_back(source: Source, booking: Booking, changed: set[str]) -> None:
         source.booking.add_traffic(key, version, minute, traffic)
     for (key, version, minute), work in booking.work.items():
         source.booking.add_work(key, version, minute, work)
+    for (key, version, minute), traffic in booking.mirrored.items():
+        source.booking.add_mirrored(key, version, minute, traffic)
     source.changed |= changed
 
 

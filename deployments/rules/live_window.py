@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.rules import histograms
@@ -18,11 +18,15 @@ RATE_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What one look added, for each version (0: the gateway itself)."""
+    """What one look added, for each version (0: the gateway itself).
+
+    `mirrored` are copies of requests whose answers nobody got: no live traffic.
+    """
 
     at: float
     traffic: Mapping[int, Traffic]
     work: Mapping[int, Work]
+    mirrored: Mapping[int, Traffic] = field(default_factory=dict)
 
 
 class LiveWindow:
@@ -43,12 +47,13 @@ class LiveWindow:
         return not any(t.requests for second in self._seconds for t in second.traffic.values())
 
     def numbers(self) -> dict[str, Any]:
-        """Live numbers as JSON: of all versions together, and of each."""
+        """Live numbers as JSON: of all versions together, of each, and of mirrors apart."""
         if not self._seconds:
             return {}
         at = self._seconds[-1].at
         versions = sorted({v for second in self._seconds for v in (*second.traffic, *second.work)})
         each = {version: self._of(at, [version]) for version in versions}
+        mirrors = sorted({v for second in self._seconds for v in second.mirrored})
         return {
             "at": round(at, 3),
             **self._of(at, versions),
@@ -56,13 +61,15 @@ class LiveWindow:
                 str(version): {**numbers, **self._work_of(version)}
                 for version, numbers in each.items()
             },
+            "shadow": {str(version): self._of(at, [version], mirrored=True) for version in mirrors},
         }
 
-    def _of(self, at: float, versions: Iterable[int]) -> dict[str, Any]:
+    def _of(self, at: float, versions: Iterable[int], *, mirrored: bool = False) -> dict[str, Any]:
         wanted = set(versions)
         total, recent, spans = Traffic(), 0, 0.0
         for second in self._seconds:
-            here = [t for version, t in second.traffic.items() if version in wanted]
+            counted = second.mirrored if mirrored else second.traffic
+            here = [t for version, t in counted.items() if version in wanted]
             total = sum(here, start=total)
             if second.at > at - RATE_S:
                 recent += sum(t.requests for t in here)
@@ -92,8 +99,17 @@ class LiveWindow:
 
 def to_point(second: Second) -> dict[str, Any]:
     """A second in few bytes, for the ring that charts of the last minutes are drawn from."""
+    works = {
+        str(version): [work.inferences, work.executions, work.queue_ns, work.compute_ns]
+        for version, work in second.work.items()
+    }
+    point = {"t": round(second.at, 3), "v": _counts(second.traffic), "w": works}
+    return {**point, "m": _counts(second.mirrored)} if second.mirrored else point
+
+
+def _counts(by_version: Mapping[int, Traffic]) -> dict[str, Any]:
     versions: dict[str, Any] = {}
-    for version, traffic in second.traffic.items():
+    for version, traffic in by_version.items():
         buckets = {
             str(index): count
             for index, count in enumerate(traffic.latency.counts if traffic.latency else ())
@@ -106,20 +122,21 @@ def to_point(second: Second) -> dict[str, Any]:
             buckets,
             traffic.rescued,
         ]
-    works = {
-        str(version): [work.inferences, work.executions, work.queue_ns, work.compute_ns]
-        for version, work in second.work.items()
-    }
-    return {"t": round(second.at, 3), "v": versions, "w": works}
+    return versions
 
 
 def from_point(point: Mapping[str, Any], bounds: tuple[float, ...]) -> Second:
     """What `to_point` wrote; `bounds` are the histogram's, kept once beside the ring."""
+    work = {int(version): Work(*values) for version, values in point["w"].items()}
+    mirrored = _traffic(point.get("m", {}), bounds)
+    return Second(float(point["t"]), _traffic(point["v"], bounds), work, mirrored)
+
+
+def _traffic(counts: Mapping[str, Any], bounds: tuple[float, ...]) -> dict[int, Traffic]:
     traffic = {}
-    for version, (requests, caller, provider, buckets, *more) in point["v"].items():
-        counts = [buckets.get(str(index), 0) for index in range(len(bounds) + 1)]
-        latency = histograms.Histogram(bounds, tuple(counts)) if bounds else None
+    for version, (requests, caller, provider, buckets, *more) in counts.items():
+        held = [buckets.get(str(index), 0) for index in range(len(bounds) + 1)]
+        latency = histograms.Histogram(bounds, tuple(held)) if bounds else None
         statuses = {"rescued": rescued} if (rescued := sum(more)) else {}
         traffic[int(version)] = Traffic(requests, caller, provider, statuses, latency)
-    work = {int(version): Work(*values) for version, values in point["w"].items()}
-    return Second(float(point["t"]), traffic, work)
+    return traffic

@@ -29,10 +29,14 @@ class VersionNumbers:
 
 @dataclass(frozen=True, slots=True)
 class LiveNumbers(VersionNumbers):
-    """An endpoint's numbers with when they were measured; version 0 is the gateway itself."""
+    """An endpoint's numbers with when they were measured; version 0 is the gateway itself.
+
+    `shadow` are those of mirrors, whose answers no caller got.
+    """
 
     at: datetime = NEVER
     versions: Mapping[int, VersionNumbers] = field(default_factory=dict)
+    shadow: Mapping[int, VersionNumbers] = field(default_factory=dict)
 
 
 def latest(keys: Iterable[str]) -> dict[str, LiveNumbers]:
@@ -41,11 +45,17 @@ def latest(keys: Iterable[str]) -> dict[str, LiveNumbers]:
 
 
 def _typed(values: dict[str, Any]) -> LiveNumbers:
-    versions = {
-        int(number): VersionNumbers(**_numbers(one)) for number, one in values["versions"].items()
-    }
     at = datetime.fromtimestamp(values["at"], UTC)
-    return LiveNumbers(**_numbers(values), at=at, versions=versions)
+    return LiveNumbers(
+        **_numbers(values),
+        at=at,
+        versions=_by_version(values["versions"]),
+        shadow=_by_version(values.get("shadow", {})),
+    )
+
+
+def _by_version(values: Mapping[str, Any]) -> dict[int, VersionNumbers]:
+    return {int(number): VersionNumbers(**_numbers(one)) for number, one in values.items()}
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import QuerySet, Sum
 
-from deployments.models import Endpoint, MinuteRollup
+from deployments.models import Endpoint, MinuteRollup, MirrorMinute
 from deployments.rules.histograms import Histogram
 from deployments.rules.rollups import Counted, Traffic, Work, merge_any
 from deployments.rules.slo import Attainment, Objective, attain, window_start
@@ -63,9 +63,6 @@ def traffic_of_rows(rows: Iterable[MinuteRollup]) -> Traffic:
 
 def counted_of(row: MinuteRollup) -> Counted:
     """What a row says was counted."""
-    traffic = Traffic(
-        row.requests, row.caller_faults, row.provider_faults, row.statuses, latency_of(row)
-    )
     work = Work(
         row.inference_count,
         row.execution_count,
@@ -73,10 +70,17 @@ def counted_of(row: MinuteRollup) -> Counted:
         row.compute_ns,
         row.triton_failures,
     )
-    return Counted(traffic, work)
+    return Counted(traffic_of_row(row), work)
 
 
-def latency_of(row: MinuteRollup) -> Histogram | None:
+def traffic_of_row(row: MinuteRollup | MirrorMinute) -> Traffic:
+    """What a row says of requests."""
+    return Traffic(
+        row.requests, row.caller_faults, row.provider_faults, row.statuses, latency_of(row)
+    )
+
+
+def latency_of(row: MinuteRollup | MirrorMinute) -> Histogram | None:
     """A row's histogram; None when nothing was measured."""
     return Histogram(tuple(row.bounds_ms), tuple(row.buckets)) if row.buckets else None
 

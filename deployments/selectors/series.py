@@ -10,12 +10,12 @@ from django.utils.translation import gettext
 
 from console.errors import NotFound
 from deployments.adapters import live_store
-from deployments.models import Endpoint, SplitCause, TrafficSplit
+from deployments.models import Endpoint, MirrorMinute, SplitCause, TrafficSplit
 from deployments.rules import charts, histograms
 from deployments.rules.charts import Grid
 from deployments.rules.live_window import from_point
 from deployments.rules.rollups import GATEWAY_ITSELF, Counted, Traffic, Work
-from deployments.selectors.promises import counted_of, rows_between
+from deployments.selectors.promises import counted_of, rows_between, traffic_of_row
 from deployments.selectors.routing import contracts_that_hold
 
 LIVE_SPAN = timedelta(minutes=15)
@@ -68,12 +68,17 @@ def statistics(
 ) -> dict[str, Any]:
     """Series per version for the API: counts by meaning, quantiles, queue, compute, batch size."""
     grid, steps = _steps(endpoint, start, end, step=step)
+    mirrored = _gather(grid, _mirrored_points(endpoint, grid))
     return {
         "from": grid.start.isoformat(),
         "to": grid.end.isoformat(),
         "step": grid.step,
         "times": [time.isoformat() for time in grid.times],
         "series": [_version_series(version, grid, steps[version]) for version in sorted(steps)],
+        # Copies of requests that a mirror's version answered for nobody: no live traffic.
+        "mirrored": [
+            _version_series(version, grid, mirrored[version]) for version in sorted(mirrored)
+        ],
     }
 
 
@@ -92,18 +97,30 @@ def _steps(
     return grid, _gather(grid, _booked_points(endpoint, grid))
 
 
-def _live_points(endpoint: Endpoint) -> list[tuple[datetime, int, Counted]]:
+def _live_points(
+    endpoint: Endpoint, *, mirrored: bool = False
+) -> list[tuple[datetime, int, Counted]]:
     raw, bounds = live_store.ring(str(endpoint))
     points = []
     for one in raw:
         second = from_point(one, bounds)
         moment = datetime.fromtimestamp(second.at, UTC)
-        for version in {*second.traffic, *second.work}:
-            counted = Counted(
-                second.traffic.get(version, Traffic()), second.work.get(version, Work())
-            )
+        traffic = second.mirrored if mirrored else second.traffic
+        work = {} if mirrored else second.work
+        for version in {*traffic, *work}:
+            counted = Counted(traffic.get(version, Traffic()), work.get(version, Work()))
             points.append((moment, version, counted))
     return points
+
+
+def _mirrored_points(endpoint: Endpoint, grid: Grid) -> list[tuple[datetime, int, Counted]]:
+    """What mirrors answered, with the fineness of the grid."""
+    if grid.step < 60:
+        return _live_points(endpoint, mirrored=True)
+    rows = MirrorMinute.objects.filter(
+        endpoint=endpoint, minute__gte=grid.start, minute__lt=grid.end
+    )
+    return [(row.minute, row.version, Counted(traffic_of_row(row))) for row in rows]
 
 
 def _booked_points(endpoint: Endpoint, grid: Grid) -> list[tuple[datetime, int, Counted]]:

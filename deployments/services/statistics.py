@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db import transaction
 
 from console.errors import Conflict
-from deployments.models import CounterCursor, Endpoint, MinuteRollup
+from deployments.models import CounterCursor, Endpoint, MinuteRollup, MirrorMinute
 from deployments.rules.histograms import Histogram
 from deployments.rules.readings import Reader, Reading
 from deployments.rules.rollups import Traffic, Work, add_counts, merge_any
@@ -27,10 +27,15 @@ class Booking:
 
     traffic: dict[tuple[EndpointKey, int, datetime], Traffic] = field(default_factory=dict)
     work: dict[tuple[EndpointKey, int, datetime], Work] = field(default_factory=dict)
+    mirrored: dict[tuple[EndpointKey, int, datetime], Traffic] = field(default_factory=dict)
 
     def add_traffic(self, key: EndpointKey, version: int, minute: datetime, more: Traffic) -> None:
         slot = (key, version, minute)
         self.traffic[slot] = self.traffic.get(slot, Traffic()) + more
+
+    def add_mirrored(self, key: EndpointKey, version: int, minute: datetime, more: Traffic) -> None:
+        slot = (key, version, minute)
+        self.mirrored[slot] = self.mirrored.get(slot, Traffic()) + more
 
     def add_work(self, key: EndpointKey, version: int, minute: datetime, more: Work) -> None:
         slot = (key, version, minute)
@@ -76,6 +81,7 @@ def book(
         raise Conflict(f"{source} was booked by another collector.", code="cursor_moved")
     _write_cursors(source, reader, changed, at)
     _write_rollups(booking)
+    _write_mirrored(booking)
 
 
 def _write_cursors(source: str, reader: Reader, changed: Iterable[str], at: datetime) -> None:
@@ -123,12 +129,7 @@ def _write_rollups(booking: Booking) -> None:
     MinuteRollup.objects.bulk_update(
         [by_slot[slot] for slot in wanted],
         [
-            "requests",
-            "caller_faults",
-            "provider_faults",
-            "statuses",
-            "bounds_ms",
-            "buckets",
+            *_TRAFFIC_FIELDS,
             "inference_count",
             "execution_count",
             "queue_ns",
@@ -138,7 +139,44 @@ def _write_rollups(booking: Booking) -> None:
     )
 
 
-def add_traffic(row: MinuteRollup, traffic: Traffic) -> None:
+def _write_mirrored(booking: Booking) -> None:
+    ids = endpoint_ids({key for key, _, _ in booking.mirrored})
+    wanted = {
+        (ids[key], version, minute): traffic
+        for (key, version, minute), traffic in booking.mirrored.items()
+        if key in ids
+    }
+    if not wanted:
+        return
+    MirrorMinute.objects.bulk_create(
+        [MirrorMinute(endpoint_id=e, version=v, minute=m) for e, v, m in wanted],
+        ignore_conflicts=True,
+    )
+    stored = (
+        MirrorMinute.objects.select_for_update()
+        .filter(endpoint_id__in={e for e, _, _ in wanted}, minute__in={m for _, _, m in wanted})
+        .order_by("pk")
+    )
+    mirrored = []
+    for minute in stored:
+        slot = (minute.endpoint_id, minute.version, minute.minute)
+        if slot in wanted:
+            add_traffic(minute, wanted[slot])
+            mirrored.append(minute)
+    MirrorMinute.objects.bulk_update(mirrored, _TRAFFIC_FIELDS)
+
+
+_TRAFFIC_FIELDS = [
+    "requests",
+    "caller_faults",
+    "provider_faults",
+    "statuses",
+    "bounds_ms",
+    "buckets",
+]
+
+
+def add_traffic(row: MinuteRollup | MirrorMinute, traffic: Traffic) -> None:
     """Add to a row that is not saved here; histograms with other bounds are brought together."""
     row.requests += traffic.requests
     row.caller_faults += traffic.caller_faults
