@@ -31,7 +31,7 @@ class NewKey:
 def new_key(random_prefix: bytes, random_secret: bytes) -> NewKey:
     """The key made of fresh random bytes (`PREFIX_BYTES` and `SECRET_BYTES` of them).
 
-    47 characters, so that hashing one is a single round.
+    45 characters, so that hashing one is a single round.
     """
     if len(random_prefix) != PREFIX_BYTES or len(random_secret) != SECRET_BYTES:
         raise ValueError("a key is made of 5 and 24 random bytes")

@@ -69,10 +69,11 @@ def _fault(key: object) -> str:
         return "This is a private key: give its public half, and hold this one for known to others."
     if key["kty"] != "RSA" and key.get("crv") not in _CURVES:
         return f"Its curve is none of {', '.join(sorted(_CURVES))}."
+    # Six bits a letter.
+    if key["kty"] == "RSA" and len(str(key.get("n", "")).rstrip("=")) * 6 < _SHORTEST_RSA:
+        return f"An RSA key has at least {_SHORTEST_RSA} bits."
     try:
         read = KeySet.import_key_set({"keys": [dict(key)]}).keys[0]
-        if isinstance(read, RSAKey) and read.raw_value.key_size < _SHORTEST_RSA:
-            return f"An RSA key has at least {_SHORTEST_RSA} bits."
         if not isinstance(read, RSAKey | ECKey | OKPKey):
             return "A public key of the type RSA, EC or OKP is needed."
     except (JoseError, ValueError, TypeError, KeyError, AttributeError):
