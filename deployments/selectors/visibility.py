@@ -7,13 +7,17 @@ from typing import Any
 
 from console.actors import ANY_TEAM, Somewhere
 from console.models import User
-from deployments.models import Deployment
+from deployments.models import Deployment, Incident
 
 
 def team_of_address(user: User, route: str, values: Mapping[str, Any]) -> int | Somewhere | None:
-    """The team of the deployment's model (one query); ANY_TEAM for any other address."""
-    if "deployment_id" not in values:
+    """The team of the deployment's or incident's model (one query); else ANY_TEAM."""
+    if "deployment_id" in values:
+        deployments = Deployment.objects.visible_to(user).filter(pk=values["deployment_id"])
+        found = list(deployments.values_list("release__version__model__team_id", flat=True)[:1])
+    elif "incident_id" in values:
+        incidents = Incident.objects.visible_to(user).filter(pk=values["incident_id"])
+        found = list(incidents.values_list("endpoint__model__team_id", flat=True)[:1])
+    else:
         return ANY_TEAM
-    seen = Deployment.objects.visible_to(user).filter(pk=values["deployment_id"])
-    found = list(seen.values_list("release__version__model__team_id", flat=True)[:1])
     return found[0] if found else ANY_TEAM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 from django.db import transaction
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
+from joserfc.jwk import ECKey
 
 from console.actors import Actor
 from console.models import Invitation, Notice, SigningKey, Team, User, WorkloadIdentity
@@ -23,9 +25,13 @@ from console.services.service_accounts import create_service_account
 from console.services.teams import create_team
 from console.services.tokens import create_token
 from console.services.workloads import add_workload
-from deployments.models import Endpoint
+from deployments.models import Endpoint, TrafficSplit
 from deployments.services import fleet
+from deployments.services.callers import create_caller, create_caller_key
+from deployments.services.experiments import start_experiment
 from deployments.services.gateway_registrations import register_gateway
+from deployments.services.incidents import open_incident
+from deployments.services.token_issuers import set_token_issuer
 from deployments.services.traffic import set_split
 from models_registry.models import (
     ContractComment,
@@ -100,13 +106,17 @@ def make_world(name: str) -> World:
         values={
             "alias": "champion",
             "alias_name": "champion",
+            "caller": "billing",
             "comment_id": _comment(model),
             "deployment_id": placements[0].deployment.pk,
             "draft_id": _draft(model),
             "environment": "production",
+            "experiment_id": _experiment(rows, model),
             "file": "onnx",
             "handle": "0123456789abcdef",
             "identity_id": 1,
+            "incident_id": _incident(split, system),
+            "issuer_name": _token_issuer(persons.sam),
             "passkey_id": 1,
             "gateway": "embedded",
             "freeze_id": _freeze(production, persons.sam),
@@ -120,6 +130,7 @@ def make_world(name: str) -> World:
             "notice_id": _notice(persons.ada, model),
             "number": 1,
             "output": 0,
+            "prefix": _caller_key(persons.sam),
             "release_id": release.pk,
             "revision": 1,
             "seat": "sre",
@@ -133,6 +144,38 @@ def make_world(name: str) -> World:
             "username": "dana",
         },
     )
+
+
+def _incident(split: TrafficSplit, actor: Actor) -> uuid.UUID:
+    incident = open_incident(
+        endpoint=split.endpoint,
+        cause="error_rate",
+        title="v2 fails",
+        severity="P2",
+        at=timezone.now(),
+        actor=actor,
+    )
+    return incident.pk
+
+
+def _caller_key(person: User) -> str:
+    actor = factories.actor(person)
+    create_caller(environment="production", name="billing", actor=actor)
+    key, _text = create_caller_key(environment="production", name="billing", actor=actor)
+    return key.prefix
+
+
+def _token_issuer(person: User) -> str:
+    key = ECKey.generate_key("P-256", {"kid": "one"}).as_dict(private=False)
+    issuer = set_token_issuer(
+        environment="production",
+        name="acme",
+        issuer="https://sign-in.example.com",
+        audiences=["models"],
+        jwks={"keys": [key]},
+        actor=factories.actor(person),
+    )
+    return issuer.name
 
 
 def _sink(person: User) -> str:
@@ -158,6 +201,19 @@ def _freeze(environment: Environment, person: User) -> int:
         actor=factories.actor(person),
     )
     return window.pk
+
+
+def _experiment(rows: Fleet, model: RegisteredModel) -> uuid.UUID:
+    experiment = start_experiment(
+        environment="production",
+        model=model.name,
+        name="Checkout",
+        outcome="purchase",
+        baseline=1,
+        candidate=2,
+        actor=rows.sam,
+    )
+    return experiment.pk
 
 
 def _draft(model: RegisteredModel) -> int:

@@ -29,7 +29,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Parameters that name a thing, not a place in it.
 IDS = frozenset(
     {"comment_id", "deployment_id", "draft_id", "job_id", "load_test_id", "release_id", "revision"}
-    | {"alias_name", "number"}
+    | {"alias_name", "experiment_id", "incident_id", "number"}
 )
 # One's own things: to others they do not exist.
 OWN = frozenset(
@@ -61,7 +61,7 @@ def outsiders() -> list[User]:
 @pytest.mark.django_db
 def test_everything_of_a_hidden_model_is_answered_like_nothing(hidden_world: World) -> None:
     nothing: dict[str, Any] = dict.fromkeys(
-        ("model", "release_id", "deployment_id", "load_test_id", "job_id")
+        ("model", "release_id", "deployment_id", "incident_id", "load_test_id", "job_id")
     )
     wrong: list[str] = []
     for person in outsiders():

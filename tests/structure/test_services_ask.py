@@ -55,7 +55,15 @@ def test_what_is_asked_about_a_model_is_asked_for_its_team() -> None:
                 if needs_team and not has_team:
                     wrong.append(f"{name} asks {action} without the model's team")
     # `set_split` and its like ask anywhere first, so that nobody learns by 404 what is there.
-    first = {"set_split", "set_mode", "roll_back", "deploy_release", "remove_deployment"}
+    first = {
+        "_for_act",
+        "deploy_release",
+        "remove_deployment",
+        "roll_back",
+        "set_mode",
+        "set_policy",
+        "set_split",
+    }
     assert [line for line in wrong if line.split()[0] not in first] == []
 
 
