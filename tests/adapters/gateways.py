@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -158,6 +159,8 @@ class Upstream:
     content: bytes = b""
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    held: threading.Event | None = None
+    """Where it is set, nobody is answered before it happens."""
 
     def __post_init__(self) -> None:
         upstream = self
@@ -178,12 +181,16 @@ class Upstream:
                     upstream.headers.append({k.lower(): v for k, v in self.headers.items()})
                 named = json.dumps({"name": upstream.name, "got": len(body)}).encode()
                 content = upstream.content or named
+                if asked and upstream.held is not None:
+                    upstream.held.wait(10)
                 self.send_response(upstream.status if asked else 200)
                 self.send_header("content-length", str(len(content)))
                 # A server may say what it likes; the gateway has the last word.
                 self.send_header("x-model-version", "999")
                 self.end_headers()
-                self.wfile.write(content)
+                # Who waited too long is gone.
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    self.wfile.write(content)
 
             def log_message(self, *_: object) -> None:
                 return

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from deployments.rules.access_rules import AccessRules, RequestLimits
 from deployments.rules.gateway_state import NodeAddress, Target
 from deployments.rules.rollups import Traffic, traffic_of
 from deployments.rules.snapshots import ClusterKey, ClusterKind
+from tests import stack
 from tests.adapters.edges import (  # noqa: F401 - fixtures
     MODEL,
     NEXT,
     Edge,
     edge,
+    problem,
     statistics_after_flush,
     targets,
 )
-from tests.adapters.gateways import Upstream, read_statistics
+from tests.adapters.gateways import Reply, Upstream, read_statistics
 from tests.adapters.onnx_models import request
 
 RETRIED = ClusterKey("production", MODEL, ClusterKind.RETRIED, 8)
@@ -136,3 +141,49 @@ def test_a_failed_request_is_run_again_only_where_the_contract_says_so(
     )
     assert (counted.rescued > 0) is idempotent
     assert (counted.provider_faults > 0) is not idempotent
+
+
+@pytest.mark.parametrize("retry_onto", [None, 7])
+def test_more_requests_than_a_version_takes_at_once_are_told_to_come_back(
+    edge: Edge, pair: tuple[Upstream, Upstream], retry_onto: int | None
+) -> None:
+    baseline, candidate = pair
+    baseline.held = candidate.held = threading.Event()
+    limits = AccessRules(limits=RequestLimits(max_concurrent=3))
+    put_on_trial(edge, baseline.port, candidate.port, access=limits, retry_onto=retry_onto)
+
+    def call(user: int) -> Reply:
+        return edge.caller().infer(MODEL, request(1.0), x_user_id=f"user-{user}")
+
+    with ThreadPoolExecutor(20) as pool:
+        calls = [pool.submit(call, user) for user in range(20)]
+        stack.wait_until(
+            "refusals",
+            lambda: sum(call.done() for call in calls) == 14,
+            edge.envoy.process,
+            edge.envoy.log,
+        )
+        baseline.held.set()
+        replies = [call.result() for call in calls]
+    refused = [one for one in replies if one.status != 200]
+    assert len(refused) == 14
+    assert {problem(one) for one in refused} == {(503, "overloaded")}
+    assert {one.headers["retry-after"] for one in refused} == {"1"}
+
+
+def test_who_waits_longer_than_the_endpoint_gives_gets_a_time_out(
+    edge: Edge, pair: tuple[Upstream, Upstream]
+) -> None:
+    """A request that may be run again gets half of the time for each attempt."""
+    baseline, candidate = pair
+    candidate.held = threading.Event()
+    put_on_trial(edge, baseline.port, candidate.port, timeout_ms=300)
+    caller = edge.caller()
+    met = Counter(
+        caller.infer(MODEL, request(1.0), x_user_id=f"user-{user}").status for user in range(12)
+    )
+    assert set(met) == {200, 504}
+    put_on_trial(edge, baseline.port, candidate.port, timeout_ms=300, idempotent=True)
+    replies = [caller.infer(MODEL, request(1.0), x_user_id=f"user-{user}") for user in range(12)]
+    candidate.held.set()
+    assert Counter((one.status, one.version) for one in replies) == {(200, "7"): 12}

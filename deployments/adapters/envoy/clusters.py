@@ -231,15 +231,16 @@ def _outliers() -> JSON:
 def _limits(most_requests: int | None = None, most_retries: int = 16) -> JSON:
     """Requests at one time to one version; what is beyond is refused with 503 `overloaded`.
 
-    A request waits for a connection of its own, so connections are bounded by requests.
+    Where a policy sets a limit, connections are not what runs out: a request that waits for one
+    is not refused, only made slow.
     """
-    most = most_requests or _MOST_REQUESTS
+    connections = max(most_requests or 0, 512)
     return {
         "thresholds": [
             {
-                "max_connections": min(most, 512),
-                "max_pending_requests": min(most, 512),
-                "max_requests": most,
+                "max_connections": connections,
+                "max_pending_requests": connections,
+                "max_requests": most_requests or _MOST_REQUESTS,
                 "max_retries": most_retries,
             }
         ]

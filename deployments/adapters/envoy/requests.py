@@ -18,7 +18,7 @@ LARGEST_BODY = 64 * 1024 * 1024
 """Bytes that a body has at most: it is looked at as a whole before any model gets it."""
 
 _FOLDER = Path(__file__).with_name("requests")
-_PARTS = ("json", "tensors", "rules", "inputs", "judge", "guard", "filter")
+_PARTS = ("json", "tensors", "rules", "inputs", "guard", "judge", "filter")
 
 
 @cache

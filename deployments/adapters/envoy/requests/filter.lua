@@ -74,7 +74,7 @@ function envoy_on_request(handle)
       "Inference-Header-Content-Length is not the length of the JSON at the body's start." } })
   end
   local text = described > 0 and body:getBytes(0, described) or ""
-  local report
+  local report, ours
   if validation == "off" then
     report = dangers_of(text, bytes)
   elseif described == 0 and bytes > 0 then
@@ -82,7 +82,8 @@ function envoy_on_request(handle)
     report = faults_of_raw(ffi.cast("const uint8_t*", raw), bytes, lines and rules_of(lines) or nil)
   else
     local tail = described < bytes and body:getBytes(described, bytes - described) or ""
-    report = faults_of(text, tail, lines and rules_of(lines) or nil)
+    report, ours = faults_of(text, tail, lines and rules_of(lines) or nil)
+    if ours then handle:logErr("requests: " .. tostring(ours)) end
   end
   if report.n > 0 then refuse(handle, code, report) end
 end

@@ -56,6 +56,28 @@ local function after_escape(p, i)
   return i + 12, 0x10000 + (point - 0xD800) * 0x400 + (low - 0xDC00)
 end
 
+local function continues(p, i, least, most)
+  local c = p[i]
+  return c >= (least or 0x80) and c <= (most or 0xBF)
+end
+
+-- The index after a character of two to four bytes (RFC 3629: none longer than it need be).
+local function after_character(p, i)
+  local c = p[i]
+  if c >= 0xC2 and c <= 0xDF and continues(p, i + 1) then return i + 2 end
+  if c >= 0xE0 and c <= 0xEF
+      and continues(p, i + 1, c == 0xE0 and 0xA0 or nil, c == 0xED and 0x9F or nil)
+      and continues(p, i + 2) then
+    return i + 3
+  end
+  if c >= 0xF0 and c <= 0xF4
+      and continues(p, i + 1, c == 0xF0 and 0x90 or nil, c == 0xF4 and 0x8F or nil)
+      and continues(p, i + 2) and continues(p, i + 3) then
+    return i + 4
+  end
+  broken(i, "a string is not UTF-8")
+end
+
 -- The index after the string that begins at `i`; also whether it has escapes.
 local function after_string(p, i)
   local escaped = false
@@ -67,8 +89,10 @@ local function after_string(p, i)
     if c == BACKSLASH then
       escaped = true
       i = after_escape(p, i)
-    else
+    elseif c < 0x80 then
       i = i + 1
+    else
+      i = after_character(p, i)
     end
   end
 end

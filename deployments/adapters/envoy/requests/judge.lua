@@ -157,7 +157,8 @@ local function faults_of(text, tail, rules)
     end
   end)
   if fine then return report end
-  if type(fault) ~= "table" then error(fault, 0) end
+  -- A fault of ours must not refuse a good request; what ends a Triton is refused all the same.
+  if type(fault) ~= "table" then return dangers_of(text, #text + #tail), fault end
   return { n = 1, { pointer = "", detail = "The body is no JSON that can be read: "
     .. fault.detail .. ", at byte " .. number_text(fault.at) .. "." } }
 end

@@ -19,7 +19,6 @@ local TYPES = {
 }
 
 local single = ffi.new("float[1]")
-local bits_of_single = ffi.cast("uint32_t*", single)
 
 local function to_single(value)
   single[0] = value
@@ -35,8 +34,11 @@ local function half_to_number(h)
 end
 
 local function brain_to_number(h)
-  bits_of_single[0] = bit.lshift(h, 16)
-  return tonumber(single[0])
+  local exponent, fraction = bit.band(bit.rshift(h, 7), 255), bit.band(h, 127)
+  local sign = h >= 32768 and -1 or 1
+  if exponent == 0 then return sign * fraction * 2 ^ -133 end
+  if exponent == 255 then return fraction == 0 and sign / 0 or 0 / 0 end
+  return sign * (1 + fraction / 128) * 2 ^ (exponent - 127)
 end
 
 -- The nearest number to `value` with `bits` bits of fraction: what a limit is in a short type.
@@ -254,7 +256,22 @@ local function place_in_list(p, start, target)
   return "/" .. table.concat(places, "/")
 end
 
-local STORED = { FP16 = half_to_number, BF16 = brain_to_number }
+-- A NaN is known by its bits, before it is read as a number: LuaJIT keeps other things than numbers
+-- in the bits of some NaNs, and would take a caller's NaN for one of them.
+local READERS = {
+  FP16 = function(elements, _, k) return half_to_number(elements[k]) end,
+  BF16 = function(elements, _, k) return brain_to_number(elements[k]) end,
+  FP32 = function(elements, words, k)
+    return bit.band(words[k], 0x7FFFFFFF) > 0x7F800000 and 0 / 0 or elements[k]
+  end,
+  FP64 = function(elements, words, k)
+    local high = bit.band(words[2 * k + 1], 0x7FFFFFFF)
+    if high > 0x7FF00000 or (high == 0x7FF00000 and words[2 * k] ~= 0) then return 0 / 0 end
+    return elements[k]
+  end,
+}
+
+local function read_whole(elements, _, k) return tonumber(elements[k]) end
 
 -- Of `count` elements at `bytes`: the place of the first that is wrong, and what is wrong.
 local function check_binary(bytes, count, rule)
@@ -263,9 +280,10 @@ local function check_binary(bytes, count, rule)
   local low, high, refuse_nan = rule.low, rule.high, rule.refuse_nan
   if not (rule.min or rule.max or (refuse_nan and kind.kind == "real")) then return end
   local elements = ffi.cast("const " .. kind.c .. "*", bytes)
-  local stored = STORED[rule.name] or tonumber
+  local words = ffi.cast("const uint32_t*", bytes)
+  local read = READERS[rule.name] or read_whole
   for k = 0, count - 1 do
-    local value = stored(elements[k])
+    local value = read(elements, words, k)
     if not (value >= low and value <= high) then
       local fault = real_fault(rule, value)
       if fault then return k, fault end
