@@ -86,6 +86,18 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "refused": StateLook("bad", "bad", _("Refused")),
         "absent": StateLook("warn", "warn", _("Gateway is not connected")),
     },
+    "experiment": {
+        "running": StateLook("info", "active", _("Running")),
+        "stopped": StateLook("neutral", "stopped", _("Stopped")),
+        "taken_off": StateLook("warn", "warn", _("Candidate taken off")),
+    },
+    "verdict": {
+        "too_few": StateLook("neutral", "waiting", _("Too few answers yet")),
+        "open": StateLook("info", "active", _("Cannot tell yet")),
+        "worse": StateLook("bad", "warn", _("Worse")),
+        "not_worse": StateLook("ok", "good", _("Not worse")),
+        "better": StateLook("ok", "good", _("Better")),
+    },
     "comparison": {
         "worse": StateLook("bad", "warn", _("Worse")),
         "better": StateLook("ok", "good", _("Better")),

@@ -19,6 +19,7 @@ from deployments.cli import (
     contracts,
     deploying,
     dossiers,
+    experiments,
     fallbacks,
     gateways,
     incidents,
@@ -171,6 +172,8 @@ for command in (
     callers.callers,
     incidents.incidents,
     incidents.rollback_policy,
+    experiments.experiment,
+    experiments.compare,
 ):
     cli.add_command(command)
 

@@ -18,6 +18,8 @@ PAGE_ACTS: dict[str, str] = {
     "deployments:incident-acknowledge": "incident.handle",
     "deployments:incident-comment": "incident.handle",
     "deployments:incident-resolve": "incident.handle",
+    "deployments:experiment-list": "experiment.manage",
+    "deployments:experiment-stop": "experiment.manage",
     "deployments:gateway-change": "gateway.register",
     "deployments:gateway-list": "gateway.register",
     "deployments:gateway-remove": "gateway.register",

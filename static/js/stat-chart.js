@@ -2,9 +2,10 @@
 
    data-chart-url, data-chart-kind (line | area | bar), data-chart-unit, data-chart-live (seconds)
    JSON: {"series": [{"name", "version"?, "x": [RFC 3339], "y": [number | null], "dash"?}],
-          "limit"?: {"value", "label"?}, "markers"?: [{"t", "label"}]}
-   The axis starts at zero; a version has its own colour; the limit is a dashed line; times are the
-   reader's. The same figures stand in a table behind the button. */
+          "limit"?: {"value", "label"?}, "markers"?: [{"t", "label"}], "signed"?: true}
+   The axis starts at zero, or below it where values may be negative ("signed"); a version has its
+   own colour; the limit is a dashed line; times are the reader's. The same figures stand in a table
+   behind the button. */
 
 import { bind } from "./bind.js";
 import { send } from "./http.js";
@@ -52,6 +53,12 @@ function highest(data, kind) {
   return Math.max(high, data.limit?.value ?? 0) || 1;
 }
 
+function lowest(data) {
+  if (!data.signed) return 0;
+  const values = data.series.flatMap((series) => series.y).filter((value) => value !== null);
+  return Math.min(0, data.limit?.value ?? 0, ...values);
+}
+
 function marks(data) {
   const shapes = [];
   const annotations = [];
@@ -72,7 +79,7 @@ function marks(data) {
 function layout(data, kind) {
   const text = token("--text-3");
   const grid = token("--line");
-  const axis = { gridcolor: grid, linecolor: grid, zeroline: false, tickfont: { color: text }, fixedrange: true };
+  const axis = { gridcolor: grid, linecolor: grid, zeroline: Boolean(data.signed), zerolinecolor: token("--line-strong"), tickfont: { color: text }, fixedrange: true };
   return {
     margin: { l: 40, r: 8, t: data.markers?.length ? 18 : 8, b: 24 },
     paper_bgcolor: "rgba(0,0,0,0)",
@@ -83,7 +90,7 @@ function layout(data, kind) {
     hovermode: "x unified",
     hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line-strong"), font: { color: token("--text") } },
     xaxis: { ...axis, type: "date", showgrid: false, ticks: "outside", ticklen: 4, tickcolor: grid, nticks: 7, hoverformat: "%H:%M:%S", tickformatstops: TICKS },
-    yaxis: { ...axis, range: [0, highest(data, kind) * 1.1], nticks: 5, tickformat: ",~f" },
+    yaxis: { ...axis, range: [lowest(data) * 1.1, highest(data, kind) * 1.1], nticks: 5, tickformat: ",~f" },
     ...marks(data),
   };
 }
