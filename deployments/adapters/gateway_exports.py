@@ -77,7 +77,7 @@ def kong_document(entities: Iterable[kong.Entity]) -> JSON:
     def targets(upstream: str) -> list[JSON]:
         return [_plain(one) for one in by_kind["targets"] if one.parent == upstream]
 
-    return _without_empty(
+    document: JSON = _without_empty(
         {
             "_format_version": "3.0",
             "services": [
@@ -90,6 +90,7 @@ def kong_document(entities: Iterable[kong.Entity]) -> JSON:
             ],
         }
     )
+    return document
 
 
 def _plain(entity: kong.Entity, without: str = "") -> JSON:

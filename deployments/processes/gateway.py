@@ -21,6 +21,7 @@ from deployments.adapters.gateway import (
 from deployments.adapters.gateway_products import reaching_adapters
 from deployments.adapters.notifications import notifications
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
+from deployments.selectors.gateways import registrations
 from deployments.services import gateways
 
 POLL_S = 1.0
@@ -115,7 +116,7 @@ class GatewayControl:
 
     async def _tell(self) -> None:
         """Say to each product's adapter which gateways there are, and what they should have."""
-        registered = await self._database.run(gateways.registrations)
+        registered = await self._database.run(registrations)
         connected: set[str] = set()
         for product, adapter in self._adapters.items():
             own = [one for one in registered if one.product == product]

@@ -38,6 +38,7 @@ class Capability(StrEnum):
     FALLBACK_FIXED = "fallback_fixed"
     FALLBACK_RULES = "fallback_rules"
     OPEN_CIRCUIT = "open_circuit"
+    HALF_OPEN = "half_open"
     VERSION_STATISTICS = "version_statistics"
     ACKNOWLEDGEMENT = "acknowledgement"
 
@@ -128,6 +129,12 @@ _KONG: _Table = {
         Level.NONE,
         gettext_noop("Only the contract's fixed answer is sent to Kong."),
     ),
+    Capability.HALF_OPEN: (
+        Level.NONE,
+        gettext_noop(
+            "It answers by itself for all callers or for none, so nobody tries the way back."
+        ),
+    ),
     Capability.VERSION_STATISTICS: (
         Level.NONE,
         gettext_noop(
@@ -192,6 +199,12 @@ _KUBERNETES: _Table = {
         Level.PART,
         gettext_noop(
             "Callers get the gateway's own 503, without the contract's error code and Retry-After."
+        ),
+    ),
+    Capability.HALF_OPEN: (
+        Level.NONE,
+        gettext_noop(
+            "It answers by itself for all callers or for none, so nobody tries the way back."
         ),
     ),
     Capability.VERSION_STATISTICS: (

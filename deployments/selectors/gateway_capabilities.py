@@ -16,12 +16,14 @@ def gateways_of(environment: str) -> Known:
     return tuple(rows.values_list("name", "adapter", "options"))
 
 
-def check_capability(environment: str, capability: Capability) -> None:
+def check_capability(environment: str, *capabilities: Capability) -> None:
     """Refuse what a gateway of the environment cannot do, before anything is written; one query.
 
     Raises Conflict `not_by_gateway` that names the gateway and what is missing.
     """
-    refuse_lacks(lacks(gateways_of(environment), capability))
+    known = gateways_of(environment) if capabilities else ()
+    for capability in capabilities:
+        refuse_lacks(lacks(known, capability))
 
 
 def refuse_lacks(found: tuple[Lack, ...]) -> None:

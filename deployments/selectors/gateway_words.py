@@ -29,6 +29,7 @@ _NAMES = {
     Capability.FALLBACK_FIXED: gettext_lazy("Fallback: the contract’s fixed answer"),
     Capability.FALLBACK_RULES: gettext_lazy("Fallback: the contract’s rules"),
     Capability.OPEN_CIRCUIT: gettext_lazy("Open circuit with the contract’s error"),
+    Capability.HALF_OPEN: gettext_lazy("Return by a trial share"),
     Capability.VERSION_STATISTICS: gettext_lazy("Statistics by version"),
     Capability.ACKNOWLEDGEMENT: gettext_lazy("Acknowledgement of each change"),
 }

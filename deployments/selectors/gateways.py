@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 
 from console.errors import NotFound
+from deployments.adapters.gateway import Registration
 from deployments.models import Gateway
 from deployments.rules.gateway_capabilities import PRODUCT_NAMES, Support, supports
 from deployments.selectors.gateway_words import capability_name
@@ -78,6 +79,16 @@ def find_gateway(name: str) -> Gateway:
     if gateway is None:
         raise NotFound(f"There is no gateway {name}.", hint="List them: covenant gateways list")
     return gateway
+
+
+def registrations() -> list[Registration]:
+    """Every gateway as it is registered; one query."""
+    return [registration_of(gateway) for gateway in Gateway.objects.all()]
+
+
+def registration_of(gateway: Gateway) -> Registration:
+    """What an adapter has to know of a gateway."""
+    return Registration(gateway.name, gateway.adapter, gateway.admin_url, gateway.options)
 
 
 def gateway_rows() -> list[GatewayRow]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from console.actors import Actor, require
 from deployments.adapters.gateway_exports import Export, export
-from deployments.selectors.gateways import find_gateway
-from deployments.services.gateways import desired_snapshots, registration_of
+from deployments.selectors.gateways import find_gateway, registration_of
+from deployments.services.gateways import desired_snapshots
 
 
 def export_gateway(*, name: str, actor: Actor) -> Export:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from console import live
 from console.errors import CovenantError
-from deployments.adapters.gateway import Registration
 from deployments.models import (
     Endpoint,
     Gateway,
@@ -22,6 +21,8 @@ from deployments.models import (
     SplitState,
     TrafficSplit,
 )
+from deployments.rules.gateway_capabilities import Support, supports
+from deployments.rules.gateway_demands import check_met
 from deployments.rules.gateway_state import EndpointState, GatewayState
 from deployments.rules.snapshots import Snapshot, render
 from deployments.selectors.callers import directories
@@ -47,16 +48,6 @@ def wake_gateways() -> None:
         cursor.execute("select pg_notify(%s, '')", [CHANNEL])
 
 
-def registrations() -> list[Registration]:
-    """Every gateway as it is registered; one query."""
-    return [registration_of(gateway) for gateway in Gateway.objects.all()]
-
-
-def registration_of(gateway: Gateway) -> Registration:
-    """What an adapter has to know of a gateway."""
-    return Registration(gateway.name, gateway.adapter, gateway.admin_url, gateway.options)
-
-
 def gateway_state(gateway: Gateway) -> GatewayState:
     """All that a gateway should serve now; nine queries, however many endpoints there are."""
     listeners = list(
@@ -73,11 +64,13 @@ def desired_snapshots(names: Iterable[str]) -> list[Desired]:
     """
     found: list[Desired] = []
     for gateway in Gateway.objects.filter(name__in=list(names)):
-        state = gateway_state(gateway)
+        state, can = gateway_state(gateway), supports(gateway.adapter, gateway.options)
         try:
+            for endpoint in state.endpoints:
+                check_met(endpoint, can)
             found.append(Desired(gateway.name, render(state)))
         except CovenantError:
-            found.append(_render_what_can_be(gateway.name, state))
+            found.append(_render_what_can_be(gateway.name, state, can))
     return found
 
 
@@ -161,20 +154,25 @@ def record_unrenderable(name: str, state: EndpointState, reason: str) -> None:
         )
         .first()
     )
+    now = timezone.now()
+    if gateway is not None and gateway.last_refusal != reason:
+        gateway.last_refusal, gateway.last_refusal_at = reason, now
+        gateway.save(update_fields=["last_refusal", "last_refusal_at"])
+        _announce_gateway(name)
     if gateway is None or split is None:
         return
-    now = timezone.now()
     SplitAck.objects.update_or_create(
         split=split, gateway=gateway, defaults={"applied": False, "detail": reason, "at": now}
     )
     _refuse(split)
 
 
-def _render_what_can_be(name: str, state: GatewayState) -> Desired:
+def _render_what_can_be(name: str, state: GatewayState, can: Sequence[Support]) -> Desired:
     refused: list[tuple[EndpointState, str]] = []
     kept: list[EndpointState] = []
     for endpoint in state.endpoints:
         try:
+            check_met(endpoint, can)
             render(GatewayState(state.listeners, (endpoint,)))
             kept.append(endpoint)
         except CovenantError as error:

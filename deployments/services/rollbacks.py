@@ -27,6 +27,7 @@ from deployments.rules import splits
 from deployments.rules.incidents import OTHER_VERSION, level_of_mode, severity_of
 from deployments.rules.snapshots import ClusterKey, ClusterKind
 from deployments.selectors.acknowledgements import GatewayWord, gateway_words
+from deployments.selectors.gateways import registration_of
 from deployments.selectors.readiness import ready_versions
 from deployments.selectors.rollback_choice import (
     RollbackChoice,
@@ -34,7 +35,6 @@ from deployments.selectors.rollback_choice import (
     rollback_choice,
     versions_before,
 )
-from deployments.services.gateways import registration_of
 from deployments.services.incidents import (
     add_event,
     end_incident,

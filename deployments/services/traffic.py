@@ -17,6 +17,7 @@ from console.errors import Conflict, FieldError, Invalid, NotAcknowledged, NotFo
 from console.services import audit
 from deployments.models import Endpoint, EndpointMode, SplitCause, SplitState, TrafficSplit
 from deployments.rules import slices, splits
+from deployments.rules.gateway_demands import demands_of_split
 from deployments.rules.routing_rules import (
     parse_header,
     parse_header_rules,
@@ -24,6 +25,7 @@ from deployments.rules.routing_rules import (
     parse_testers,
 )
 from deployments.selectors.acknowledgements import GatewayWord, gateway_words
+from deployments.selectors.gateway_capabilities import check_capability
 from deployments.selectors.readiness import ready_versions
 from deployments.services.gateways import split_event, wake_gateways
 from deployments.services.incidents import mode_changed
@@ -94,6 +96,7 @@ def set_split(
         ready = ready_versions(endpoint)
         splits.check_ready(points, ready)
         _check_others_ready(wanted, ready)
+        _check_gateways(endpoint, wanted)
         return write_split(
             endpoint,
             wanted,
@@ -136,6 +139,7 @@ def set_mode(
             _need_fallback(endpoint.model)
         if mode == EndpointMode.NORMAL:
             _need_traffic(endpoint, now)
+        _check_gateways(endpoint, replace(now, mode=mode, weights={}))
         split = write_split(
             endpoint,
             replace(now, mode=mode, probe=0),
@@ -346,6 +350,18 @@ def _need_fallback(model: RegisteredModel) -> None:
             hint="Have a contract with a fallback signed, or open the circuit instead.",
         )
     verify_in_force(contract)
+
+
+def _check_gateways(endpoint: Endpoint, wanted: Wanted) -> None:
+    """Refuse what a gateway of the environment cannot do. Raises Conflict `not_by_gateway`."""
+    asked = demands_of_split(
+        mode=wanted.mode,
+        weights=wanted.weights,
+        header_rules=wanted.header_rules,
+        mirror=wanted.mirror,
+        testers=wanted.testers,
+    )
+    check_capability(endpoint.environment.name, *asked)
 
 
 def _check_others_ready(wanted: Wanted, ready: Mapping[int, object]) -> None:
