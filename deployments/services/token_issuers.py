@@ -96,10 +96,14 @@ def remove_token_issuer(*, environment: str, name: str, actor: Actor, reason: st
         users = AccessPolicy.objects.filter(
             endpoint__environment=found.environment,
             document__authentication__issuers__contains=[name],
-        ).select_related("endpoint__model", "endpoint__environment")[:3]
-        if named := ", ".join(str(one.endpoint) for one in users):
+        )
+        if users.exists():
+            seen = users.visible_to(actor.user).select_related(
+                "endpoint__model", "endpoint__environment"
+            )
+            named = ", ".join(str(one.endpoint) for one in seen[:3])
             raise Conflict(
-                f"The access policy of {named} names {name}.",
+                f"The access policy of {named or 'an endpoint'} names {name}.",
                 code="issuer_in_use",
                 hint="Take it out of there first.",
             )
