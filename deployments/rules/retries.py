@@ -28,6 +28,22 @@ def on_trial(endpoint: EndpointState) -> tuple[int, ...]:
     )
 
 
+def prepared(endpoint: EndpointState) -> tuple[tuple[int, int], ...]:
+    """Versions that could be on trial, each with the one that would answer for it (or itself).
+
+    Whatever the weights are: then a change of weights is a change of routes alone. A group of
+    hosts that comes and goes with them costs time, and whoever is on the way to it an answer.
+    """
+    ready = [version for version in sorted(endpoint.targets) if _has_nodes(endpoint, version)]
+    if not endpoint.access.retries.onto_baseline or len(ready) < 2:
+        return ()
+    baseline = endpoint.retry_onto
+    return tuple(
+        (version, baseline if baseline is not None and baseline in ready else version)
+        for version in ready
+    )
+
+
 def _has_nodes(endpoint: EndpointState, version: int) -> bool:
     target = endpoint.targets.get(version)
     return target is not None and bool(target.nodes)

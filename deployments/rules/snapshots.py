@@ -21,7 +21,7 @@ from deployments.rules.fallbacks import FallbackAnswer, fallback_answer
 from deployments.rules.gateway_checks import check_endpoint, check_listeners
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
 from deployments.rules.input_rules import InputRules
-from deployments.rules.retries import on_trial
+from deployments.rules.retries import on_trial, prepared
 from deployments.rules.slices import fresh
 
 EDGE_CLUSTER = "covenant_edge"
@@ -269,11 +269,11 @@ def _clusters(endpoint: EndpointState, edge: tuple[str, int] | None) -> Iterable
 
 
 def _retrying_clusters(endpoint: EndpointState) -> Iterable[Cluster]:
-    for version in on_trial(endpoint):
+    for version, onto in prepared(endpoint):
         target = endpoint.targets[version]
         ordered = Target(target.triton_model, target.triton_version, tuple(sorted(target.nodes)))
         candidate = _key(endpoint, ClusterKind.CANDIDATE, version)
-        baseline = _key(endpoint, ClusterKind.VERSION, endpoint.retry_onto)
+        baseline = _key(endpoint, ClusterKind.VERSION, onto)
         yield Cluster(candidate, ordered, most_requests=endpoint.access.limits.max_concurrent)
         yield Cluster(
             _key(endpoint, ClusterKind.RETRIED, version),
