@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -42,3 +42,23 @@ def ring(key: str, *, last: int = RING_LENGTH) -> list[JSON]:
         log.warning("no compared answers: %s", error)
         return []
     return [json.loads(point) for point in found] if isinstance(found, list) else []
+
+
+def rings(keys: Iterable[str], *, last: int) -> dict[str, list[JSON]]:
+    """The newest `last` points of many endpoints, oldest first; one round trip."""
+    names = list(keys)
+    if not names:
+        return {}
+    try:
+        pipe = live.connection().pipeline(transaction=False)
+        for name in names:
+            pipe.lrange(f"covenant:compared:{name}", -last, -1)
+        raw = pipe.execute()
+    except redis.RedisError as error:
+        log.warning("no compared answers: %s", error)
+        return {}
+    return {
+        name: json.loads(f"[{','.join(points)}]")
+        for name, points in zip(names, raw, strict=True)
+        if points
+    }

@@ -17,7 +17,9 @@ from deployments.services import (
     certificate_watch,
     escalations,
     experiments,
+    incidents,
     redeploys,
+    rollout_engine,
     token_issuers,
 )
 
@@ -38,8 +40,10 @@ class Tick:
 
 
 TICKS: tuple[Tick, ...] = (
+    Tick("rollouts", rollout_engine.tick),
     Tick("rollback levels", escalations.watch_endpoints),
     Tick("deploys of what a rollback goes to", redeploys.finish_redeploys),
+    Tick("incidents that are over", incidents.end_settled, every_s=2),
     Tick("experiments", experiments.take_off_worse, every_s=5),
     Tick("token issuers", token_issuers.refresh_due, every_s=20),
     Tick("certificates", certificate_watch.warn_of_certificates, every_s=600),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,3 +115,39 @@ def window_numbers(
         version: WindowNumbers(requests, provider, caller, age, bounds, buckets.get(version, {}))
         for version, (requests, provider, caller) in sums.items()
     }
+
+
+def nested_windows(
+    points: Iterable[Point],
+    bounds: tuple[float, ...],
+    *,
+    version: int,
+    lengths: Iterable[float],
+    now: float,
+) -> dict[float, WindowNumbers]:
+    """One version's numbers over several windows that all end `now`, in one pass over the points.
+
+    `lengths` are in seconds. A window in which nobody called the version is there with zeros.
+    """
+    spans = sorted(lengths)
+    parts = [[0, 0, 0] for _ in spans]
+    buckets: list[dict[int, int]] = [{} for _ in spans]
+    name = str(version)
+    for point in points:
+        counted = point["v"].get(name)
+        age = now - point["t"]
+        if counted is None or age < 0 or age >= spans[-1]:
+            continue
+        part = bisect_right(spans, age)
+        requests, caller, provider, counts = counted
+        total, into = parts[part], buckets[part]
+        total[0] += requests
+        total[1] += provider
+        total[2] += caller
+        for index, count in counts.items():
+            into[int(index)] = into.get(int(index), 0) + count
+    found, sum_up = {}, WindowNumbers(bounds=bounds)
+    for length, (requests, provider, caller), counts in zip(spans, parts, buckets, strict=True):
+        sum_up = sum_up + WindowNumbers(requests, provider, caller, 0.0, bounds, counts)
+        found[length] = sum_up
+    return found
