@@ -7,7 +7,7 @@ event is what no other row says.
 from __future__ import annotations
 
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -17,15 +17,18 @@ from console.actors import Actor
 from console.services import audit
 from deployments.models import (
     Endpoint,
+    EndpointMode,
     Incident,
     IncidentEvent,
     IncidentState,
     Rollout,
+    SplitCause,
     TrafficSplit,
 )
 from deployments.rules import incidents as rules
 from deployments.services import on_call
 
+WELL_FOR = timedelta(seconds=10)
 TOPIC = "incidents"
 """Live topic of the list of incidents; its events name nothing."""
 
@@ -118,6 +121,34 @@ def end_incident(*, incident: Incident, at: datetime, actor: Actor, message: str
         add_event(incident=incident, kind="ended", at=at, actor=actor, message=message)
         record_act(incident, "incident.end", actor, reason=message)
     return incident
+
+
+def end_settled(now: datetime) -> int:
+    """End incidents of rollouts that were taken back, once every gateway acts on that for a while;
+    gives how many. Safe to run twice."""
+    ended = 0
+    waiting = (
+        Incident.objects.filter(ended_at__isnull=True, rollout__isnull=False)
+        .exclude(state=IncidentState.RESOLVED)
+        .select_related("endpoint__current")
+    )
+    for incident in waiting:
+        split = incident.endpoint.current
+        if (
+            split is not None
+            and split.mode == EndpointMode.NORMAL
+            and split.cause in (SplitCause.ROLLOUT, SplitCause.ROLLBACK)
+            and split.applied_at is not None
+            and now - split.applied_at >= WELL_FOR
+        ):
+            end_incident(
+                incident=incident,
+                at=split.applied_at,
+                actor=Actor.system("traffic control"),
+                message="Every gateway acts on the rollback.",
+            )
+            ended += 1
+    return ended
 
 
 def mode_changed(*, endpoint: Endpoint, split: TrafficSplit, actor: Actor) -> Incident | None:

@@ -6,12 +6,14 @@ import uuid
 from datetime import datetime, timedelta
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, Notice, Team, TeamMembership
-from deployments.models import Endpoint, Incident, IncidentSeverity
+from deployments.models import Endpoint, Incident, IncidentSeverity, Rollout, TrafficSplit
 from deployments.services import incident_acts, incidents, on_call
+from deployments.services.traffic import offer_first_traffic
 from models_registry.models import SeatHolder, Visibility
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
@@ -171,3 +173,23 @@ def test_who_may_not_see_the_model_finds_no_incident_and_a_viewer_may_not_act(
     for unknown in (incident.pk, uuid.uuid4()):
         with pytest.raises(NotFound):
             incident_acts.acknowledge(incident_id=unknown, actor=stranger)
+
+
+def test_a_rollout_that_was_taken_back_is_over_once_every_gateway_acts_on_it(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    now = timezone.now()
+    rollout = Rollout.objects.create(
+        endpoint=endpoint, version=2, baseline=1, plan={}, started_by=fleet_rows.sam.user,
+        created_at=now, next_look_at=now, state="rolled_back",
+    )  # fmt: skip
+    incident = open_one(endpoint, fleet_rows, rollout=rollout)
+    with transaction.atomic():
+        split = offer_first_traffic(endpoint, 1, fleet_rows.system)
+    assert split is not None
+    TrafficSplit.objects.filter(pk=split.pk).update(cause="rollout", applied_at=now)
+    assert incidents.end_settled(now + timedelta(seconds=9)) == 0
+    assert incidents.end_settled(now + timedelta(seconds=10)) == 1
+    assert incidents.end_settled(now + timedelta(seconds=11)) == 0
+    incident.refresh_from_db()
+    assert incident.ended_at == now
