@@ -63,20 +63,12 @@ def test_every_ready_version_has_a_cluster_and_the_answers_have_theirs() -> None
         "production/fraud_detector/fallback",
         "production/fraud_detector/open",
     ]
-
     first = snapshot.clusters[0].target
     assert first is not None
     assert [node.node for node in first.nodes] == ["gpu-1", "local"]
     assert [listener.port for listener in snapshot.listeners] == [8710, 8713]
     assert [table.environment for table in snapshot.route_tables] == ["production", "staging"]
     assert snapshot.revisions == {("production", "fraud_detector"): 7}
-
-
-def test_weights_change_routes_alone() -> None:
-    def clusters(weights: dict[int, int]) -> set[str]:
-        return {one.name for one in render(with_endpoint(weights=weights)).clusters}
-
-    assert clusters({1: 9500, 2: 500}) == clusters({1: 5000, 2: 5000}) == clusters({2: 10000})
 
 
 def test_the_split_goes_by_version_number_and_leaves_zeros_out() -> None:
