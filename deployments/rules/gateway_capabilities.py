@@ -84,7 +84,14 @@ _KONG: _Table = {
             "path: a split among versions runs a function of the bundled pre-function plugin."
         ),
     ),
-    Capability.TESTERS: (Level.NONE, gettext_noop("Testers are not sent to Kong.")),
+    Capability.HEADER_RULES: (
+        Level.PART,
+        gettext_noop("Kong compares the values of headers without regard to case."),
+    ),
+    Capability.TESTERS: (
+        Level.PART,
+        gettext_noop("Kong compares the values of headers without regard to case."),
+    ),
     Capability.MIRROR: (
         Level.NONE,
         gettext_noop("Kong has no plugin for mirroring in its open source edition."),
@@ -162,7 +169,6 @@ _KUBERNETES: _Table = {
         Level.NONE,
         gettext_noop("Without sticky callers each request is drawn anew."),
     ),
-    Capability.TESTERS: (Level.NONE, gettext_noop("Testers are not sent to the Gateway API.")),
     Capability.MIRROR: (
         Level.NONE,
         gettext_noop(

@@ -18,7 +18,9 @@ from console.services import audit, notices
 from deployments.models import Endpoint, Experiment, ExperimentState, SplitCause
 from deployments.rules import splits
 from deployments.rules.experiments import is_worse, parse_settings
+from deployments.rules.gateway_capabilities import Capability
 from deployments.selectors.experiments import ExperimentView, find_experiment, view_of
+from deployments.selectors.gateway_capabilities import check_capability
 from deployments.selectors.readiness import ready_versions
 from deployments.services.gateways import wake_gateways
 from deployments.services.on_call import on_call
@@ -49,7 +51,8 @@ def start_experiment(
     `margin` is in percentage points of conversion, `confidence` in percent; `window` is how long
     after its answer an outcome counts.
 
-    Raises Invalid, NotFound, NotAllowed, Conflict `experiment_running` or `not_ready`.
+    Raises Invalid, NotFound, NotAllowed, Conflict `experiment_running`, `not_ready` or
+    `not_by_gateway`.
     """
     settings = parse_settings(
         outcome=outcome.strip(),
@@ -62,6 +65,7 @@ def start_experiment(
     with transaction.atomic():
         endpoint = locked_endpoint(environment, model, actor, "experiment.manage")
         splits.check_ready({baseline: 1, candidate: 1}, ready_versions(endpoint))
+        check_capability(environment, Capability.EXPERIMENTS)
         running = Experiment.objects.filter(endpoint=endpoint, state=ExperimentState.RUNNING)
         if (other := running.first()) is not None:
             raise Conflict(

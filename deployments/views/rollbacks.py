@@ -19,8 +19,10 @@ from console.actors import allowed
 from console.api.authentication import actor_of
 from console.errors import CovenantError, NotAcknowledged
 from deployments.models import EndpointMode, TrafficSplit
+from deployments.rules.gateway_capabilities import Capability
 from deployments.selectors.acknowledgements import gateway_words
 from deployments.selectors.endpoint_types import EndpointPage
+from deployments.selectors.gateway_words import lacking_words
 from deployments.services.rollbacks import roll_back
 from deployments.services.traffic import set_mode, wait_acknowledged
 
@@ -40,6 +42,13 @@ MODE_WORDS = {
 }
 WAIT_S = 3.0
 """How long a click waits for the gateways; what takes longer is told as under way."""
+
+
+MODE_NEEDS = {
+    EndpointMode.FALLBACK: Capability.FALLBACK_FIXED,
+    EndpointMode.OPEN: Capability.OPEN_CIRCUIT,
+}
+"""What gateways have to be able to do for an endpoint to be in a mode."""
 
 
 @require_POST
@@ -83,6 +92,8 @@ def act_context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
     """What the rollback button, the modes and their dialogs are drawn from."""
     actor, team = actor_of(request), page.endpoint.model.team_id
     here = request.path
+    lacks = lacking_words(page.environment, MODE_NEEDS.values())
+    missing = {mode: lacks.get(need.value, "") for mode, need in MODE_NEEDS.items()}
     return {
         "may_roll_back": allowed(actor, "endpoint.rollback", team),
         "may_change_mode": allowed(actor, "endpoint.mode", team),
@@ -91,8 +102,8 @@ def act_context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
             {
                 "mode": choice.mode,
                 "label": EndpointMode(choice.mode).label,
-                "allowed": choice.allowed,
-                "why_not": choice.why_not,
+                "allowed": choice.allowed and not missing.get(choice.mode),
+                "why_not": choice.why_not or missing.get(choice.mode, ""),
                 "title": MODE_WORDS[EndpointMode(choice.mode)][0],
                 "what": MODE_WORDS[EndpointMode(choice.mode)][1],
                 "dialog": f"mode-{choice.mode}",

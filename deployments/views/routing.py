@@ -15,8 +15,10 @@ from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
 from deployments.routing_forms import HeaderRuleForms, RoutingForm, TesterForms
+from deployments.rules.gateway_capabilities import Capability
 from deployments.selectors.endpoint_pages import endpoint_page
 from deployments.selectors.endpoint_types import EndpointPage
+from deployments.selectors.gateway_words import lacking_words
 from deployments.services.traffic import set_split
 
 
@@ -52,17 +54,21 @@ def _forms(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
     split, data = page.split, request.POST if request.method == "POST" else None
     numbers = sorted({line.number for line in page.versions})
     mirror = (split.mirror if split else None) or {}
+    form = RoutingForm(
+        data,
+        versions=numbers,
+        initial={
+            "sticky_header": split.sticky_header if split else "x-user-id",
+            "mirror_version": mirror.get("version", ""),
+            "mirror_percent": mirror.get("percent", 100),
+            "revision": split.revision if split else 0,
+        },
+    )
+    if lacking_words(page.environment, [Capability.MIRROR]):
+        for name in ("mirror_version", "mirror_percent"):
+            form.fields[name].disabled = True
     return {
-        "form": RoutingForm(
-            data,
-            versions=numbers,
-            initial={
-                "sticky_header": split.sticky_header if split else "x-user-id",
-                "mirror_version": mirror.get("version", ""),
-                "mirror_percent": mirror.get("percent", 100),
-                "revision": split.revision if split else 0,
-            },
-        ),
+        "form": form,
         "rules": HeaderRuleForms(
             data,
             prefix="rule",

@@ -124,6 +124,18 @@ def test_a_header_rule_goes_before_the_weights(gateway: Driven) -> None:
     assert {caller.infer(MODEL, BODY).version for _ in range(10)} == {"1"}
 
 
+def test_the_first_rule_that_fits_decides(gateway: Driven) -> None:
+    """As for testers, who are rules on the sticky header that come first."""
+    testers = [HeaderRule("x-user-id", f"tester-{number}", 2) for number in range(20)]
+    other = HeaderRule("x-exp-id", "42", 1)
+    gateway.apply(weights={1: 10000}, header_rules=(*testers, other))
+    caller = gateway.caller()
+    both = {caller.infer(MODEL, BODY, x_user_id="tester-7", x_exp_id="42").version}
+    assert both == {"2"}
+    assert caller.infer(MODEL, BODY, x_user_id="tester-19").version == "2"
+    assert caller.infer(MODEL, BODY, x_user_id="nobody", x_exp_id="42").version == "1"
+
+
 def test_a_version_can_be_named_in_the_path(gateway: Driven) -> None:
     gateway.apply()
     path = f"/v2/models/{MODEL}/versions/2/infer"

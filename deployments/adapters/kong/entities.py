@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ KINDS = ("upstreams", "targets", "services", "routes", "plugins")
 """In the order in which they need one another, but for plugins of routes that are new."""
 
 OPERATIONS = {"infer": ("POST", "/infer"), "describe": ("GET", ""), "ready": ("GET", "/ready")}
+MOST_RULES = 1000
 PARKED = "x-covenant-parked"
 """A header that nobody sends: an answer of the gateway waits behind it, complete, to be let in."""
 
@@ -173,15 +175,20 @@ class _Endpoint:
         self._plugin(name, "pre-function", {"access": [function]}, "route")
 
     def _rules(self) -> None:
+        """Rules in a row that agree in header and version are one route; the first rule wins."""
         path = f"~/v2/models/{self.endpoint.model}/infer$"
-        for header, value, cluster in self.endpoint.header_rules:
-            if value.startswith("~*"):
-                raise Refused(
-                    "routes", f"Kong reads the value {value!r} of {header} as an expression."
-                )
-            digest = hashlib.sha256(f"{header}={value}".encode()).hexdigest()[:12]
+        groups = groupby(self.endpoint.header_rules, key=lambda rule: (rule[0], rule[2]))
+        for index, ((header, cluster), rules) in enumerate(groups):
+            values = sorted({value for _, value, _ in rules})
+            for value in values:
+                if value.startswith("~*"):
+                    raise Refused(
+                        "routes", f"Kong reads the value {value!r} of {header} as an expression."
+                    )
+            digest = hashlib.sha256(json.dumps([header, values]).encode()).hexdigest()[:12]
             service = f"{self.stem}.v{self._number(cluster)}.infer"
-            self._route(f"{self.stem}.rule.{digest}", service, [path], ["POST"], {header: [value]})
+            name = f"{self.stem}.rule.{digest}"
+            self._route(name, service, [path], ["POST"], {header: values}, MOST_RULES - index)
 
     def _pins(self) -> None:
         for number, _ in self.endpoint.pinned:
@@ -231,6 +238,7 @@ class _Endpoint:
         paths: list[str],
         methods: list[str],
         headers: Mapping[str, list[str]] | None = None,
+        priority: int = 0,
     ) -> None:
         host = self.site.hosts.get(self.environment)
         body = {
@@ -241,6 +249,7 @@ class _Endpoint:
             "headers": dict(headers) if headers else None,
             "hosts": [host] if host else None,
             "strip_path": True,
+            "regex_priority": priority,
             "service": {"id": self._id("services", service)} if service else None,
         }
         self._add("routes", name, body)

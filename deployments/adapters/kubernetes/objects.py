@@ -13,7 +13,7 @@ import ipaddress
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from deployments.rules.snapshots import Cluster, ClusterKey, EndpointRoutes, Sna
 JSON = dict[str, Any]
 
 MOST_RULES = 16
+MOST_MATCHES = 64
 MANAGER = "covenant"
 DIGEST = "covenant/digest"
 OURS_ALONE = ["x-model-version", "x-covenant-fallback", "x-covenant-caller"]
@@ -134,8 +135,12 @@ class _Endpoint:
         if self.endpoint.answer:
             return [self._route("endpoint", [self._closed()])]
         rules = [
-            self._rule([_post(f"{self.base}/infer", {header: value})], "/infer", [(cluster, 1)])
-            for header, value, cluster in self.endpoint.header_rules
+            self._rule(
+                [_post(f"{self.base}/infer", {header: value}) for header, value, _ in matches],
+                "/infer",
+                [(cluster, 1)],
+            )
+            for cluster, matches in _grouped(self.endpoint.header_rules)
         ]
         for method, suffix in OPERATIONS:
             shares = self._shares() if suffix == "/infer" else self._shares()[:1]
@@ -293,6 +298,19 @@ class _Endpoint:
         if target is None:
             raise Refused("Service", f"{cluster} has no nodes.")
         return target
+
+
+def _grouped(
+    rules: Sequence[tuple[str, str, str]],
+) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Rules in a row that lead to the same version, as many together as one rule may match."""
+    groups: list[tuple[str, list[tuple[str, str, str]]]] = []
+    for rule in rules:
+        if groups and groups[-1][0] == rule[2] and len(groups[-1][1]) < MOST_MATCHES:
+            groups[-1][1].append(rule)
+        else:
+            groups.append((rule[2], [rule]))
+    return groups
 
 
 def _marked(made: JSON) -> JSON:
