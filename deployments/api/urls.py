@@ -50,6 +50,16 @@ from deployments.api.nodes import (
 )
 from deployments.api.plans import PlanListView
 from deployments.api.rollback_policies import RollbackPolicyView
+from deployments.api.rollouts import (
+    EndpointRolloutListView,
+    RolloutAbortView,
+    RolloutListView,
+    RolloutPauseView,
+    RolloutPromoteView,
+    RolloutResumeView,
+    RolloutSkipView,
+    RolloutView,
+)
 from deployments.api.statistics import ChartView, SlaCsvView, SlaView, StatsView
 from deployments.api.traffic import (
     EndpointListView,
@@ -62,6 +72,7 @@ from deployments.api.trials import TryView
 from deployments.api.version_comparisons import CompareView
 
 _ENDPOINT = "endpoints/<slug:environment>/<slug:model>"
+_ROLLOUT = f"{_ENDPOINT}/rollouts/<uuid:rollout_id>"
 _EXPERIMENTS = f"{_ENDPOINT}/experiments"
 _CALLERS = "environments/<slug:environment>/callers"
 _ISSUERS = "environments/<slug:environment>/token-issuers"
@@ -121,6 +132,14 @@ urlpatterns = [
         RollbackPolicyView.as_view(),
         name="endpoint-rollback-policy",
     ),
+    path("rollouts/", RolloutListView.as_view(), name="rollout-list"),
+    path(f"{_ENDPOINT}/rollouts/", EndpointRolloutListView.as_view(), name="endpoint-rollout-list"),
+    path(f"{_ROLLOUT}/", RolloutView.as_view(), name="rollout-detail"),
+    path(f"{_ROLLOUT}/pause/", RolloutPauseView.as_view(), name="rollout-pause"),
+    path(f"{_ROLLOUT}/resume/", RolloutResumeView.as_view(), name="rollout-resume"),
+    path(f"{_ROLLOUT}/skip/", RolloutSkipView.as_view(), name="rollout-skip"),
+    path(f"{_ROLLOUT}/promote/", RolloutPromoteView.as_view(), name="rollout-promote"),
+    path(f"{_ROLLOUT}/abort/", RolloutAbortView.as_view(), name="rollout-abort"),
     path("incidents/", IncidentListView.as_view(), name="incident-list"),
     path("incidents/<uuid:incident_id>/", IncidentView.as_view(), name="incident-detail"),
     path(

@@ -139,10 +139,10 @@ def nested_windows(
         if counted is None or age < 0 or age >= spans[-1]:
             continue
         part = bisect_right(spans, age)
-        requests, caller, provider, counts = counted
+        requests, caller, provider, counts, *rescued = counted
         total, into = parts[part], buckets[part]
         total[0] += requests
-        total[1] += provider
+        total[1] += provider + sum(rescued)
         total[2] += caller
         for index, count in counts.items():
             into[int(index)] = into.get(int(index), 0) + count
