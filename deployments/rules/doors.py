@@ -31,6 +31,12 @@ PAGE_ACTS: dict[str, str] = {
     "deployments:token-issuer": "caller.manage",
     "deployments:token-issuer-refresh": "caller.manage",
     "deployments:token-issuer-remove": "caller.manage",
+    "deployments:rollout-abort": "rollout.control",
+    "deployments:rollout-pause": "rollout.control",
+    "deployments:rollout-promote": "rollout.control",
+    "deployments:rollout-resume": "rollout.control",
+    "deployments:rollout-skip": "rollout.control",
+    "deployments:rollout-start": "rollout.start",
     "deployments:version-plans": "plan.build",
     "deployments:version-try": "version.try",
 }

@@ -14,6 +14,7 @@ from console.errors import NotFound
 from console.models import User
 from deployments.models import (
     ACTIVE_ROLLOUTS,
+    Endpoint,
     Incident,
     Measurement,
     Rollout,
@@ -138,9 +139,12 @@ def rollouts_under_way(user: User) -> list[RolloutRow]:
     return [rollout_row(one) for one in rows.order_by("state", "-created_at")[:UNDER_WAY]]
 
 
-def active_rollout(endpoint_id: int) -> Rollout | None:
+def active_rollout(endpoint: Endpoint) -> Rollout | None:
     """The endpoint's rollout under way; one query."""
-    return Rollout.objects.filter(endpoint_id=endpoint_id, state__in=ACTIVE_ROLLOUTS).first()
+    found = Rollout.objects.filter(endpoint=endpoint, state__in=ACTIVE_ROLLOUTS).first()
+    if found is not None:
+        found.endpoint = endpoint
+    return found
 
 
 def find_rollout(rollout_id: uuid.UUID, *, user: User) -> Rollout:

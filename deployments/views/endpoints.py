@@ -18,6 +18,7 @@ from deployments.models import EndpointMode
 from deployments.selectors.endpoint_pages import endpoint_page
 from deployments.selectors.endpoint_types import EndpointPage, SplitView
 from deployments.selectors.endpoints import endpoint_list
+from deployments.selectors.rollouts import active_rollout, rollout_row
 from deployments.views.rollbacks import act_context
 from models_registry.models import Environment
 
@@ -96,6 +97,9 @@ def _context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
         "topic": f"endpoint:{page.environment}/{page.model}",
         **act_context(request, page),
         "split": _slider(page, here, may_move=may_move),
+        "rollout": rollout_row(active) if (active := active_rollout(page.endpoint)) else None,
+        "may_start_rollout": allowed(actor, "rollout.start", team)
+        and sum(line.ready for line in page.versions) > 1,
         "events": [_event(split) for split in page.history],
         "calls": _calls(page),
     }

@@ -2,17 +2,79 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable
 from typing import Any
 
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
 
+from console.api.authentication import actor_of
+from console.api.problems import remember_refusal
+from console.errors import Conflict, Invalid, NotAllowed
 from console.templatetags.console_formats import percentage
-from deployments.models import RolloutState
+from deployments.models import Rollout, RolloutState
 from deployments.rules.rollouts.progress import Cause
 from deployments.rules.rollouts.types import SetWeight
 from deployments.selectors.rollouts import RolloutPage
+from deployments.services.rollouts import (
+    abort_rollout,
+    pause_rollout,
+    promote_rollout,
+    resume_rollout,
+    skip_step,
+)
 from deployments.views import rollout_words as words
+
+
+@require_POST
+def pause(request: HttpRequest, rollout_id: uuid.UUID) -> HttpResponse:
+    """No step begins until it is resumed."""
+    return _done(request, rollout_id, pause_rollout, _("The rollout is paused."))
+
+
+@require_POST
+def resume(request: HttpRequest, rollout_id: uuid.UUID) -> HttpResponse:
+    """Let a paused rollout go on, which approves a pause until approved."""
+    return _done(request, rollout_id, resume_rollout, _("The rollout goes on."))
+
+
+@require_POST
+def skip(request: HttpRequest, rollout_id: uuid.UUID) -> HttpResponse:
+    """End the step under way."""
+    return _done(request, rollout_id, skip_step, _("The next step begins."))
+
+
+@require_POST
+def promote(request: HttpRequest, rollout_id: uuid.UUID) -> HttpResponse:
+    """All the traffic at once."""
+    return _done(request, rollout_id, promote_rollout, _("The new version gets all the traffic."))
+
+
+@require_POST
+def abort(request: HttpRequest, rollout_id: uuid.UUID) -> HttpResponse:
+    """Take the traffic back and end it."""
+    return _done(
+        request, rollout_id, abort_rollout, _("The rollout is aborted; the baseline serves.")
+    )
+
+
+def _done(
+    request: HttpRequest, rollout_id: uuid.UUID, act: Callable[..., Rollout], said: str
+) -> HttpResponse:
+    reason = request.POST.get("reason", "").strip()[:500]
+    try:
+        act(rollout_id=rollout_id, reason=reason, actor=actor_of(request))
+    except (Conflict, Invalid, NotAllowed) as error:
+        remember_refusal(request, error)
+        messages.error(request, f"{error.message} {error.hint}".strip())
+    else:
+        messages.success(request, said)
+    return redirect("deployments:rollout-detail", rollout_id)
 
 
 def acts_of(page: RolloutPage) -> list[dict[str, Any]]:

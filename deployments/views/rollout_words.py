@@ -5,7 +5,14 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from console.templatetags.console_formats import NBSP, latency, percentage, span, trimmed
+from console.templatetags.console_formats import (
+    NBSP,
+    latency,
+    percentage,
+    span,
+    trimmed,
+    whole_number,
+)
 from deployments.models import Measurement, RolloutEvent
 from deployments.rules.rollouts.conditions import Condition
 from deployments.rules.rollouts.progress import Cause
@@ -209,8 +216,8 @@ def verdict_sentence(metric: Metric, found: Measurement) -> str:
         "metric": metric_name(metric),
         "value": value_text(metric, found.value),
         "limit": limit_text(metric, found.baseline_value),
-        "requests": found.requests if found.requests is not None else "—",
-        "needed": metric.min_requests,
+        "requests": whole_number(found.requests),
+        "needed": whole_number(metric.min_requests),
     }
     if found.value is None or (found.requests or 0) < metric.min_requests:
         if found.phase == "error":
@@ -280,7 +287,7 @@ def event_words(event: RolloutEvent, plan: Plan) -> tuple[str, str, str]:
     """Title, icon and tone of an event of the timeline."""
     title, icon, tone = EVENTS.get(event.kind, (event.kind, "info", ""))
     text = str(title)
-    if event.split is not None and event.step is not None:
+    if event.kind == "weight" and event.step is not None:
         text = _("%(what)s: %(share)s") % {"what": text, "share": step_words(plan, event.step)}
     return text, icon, tone
 

@@ -89,7 +89,7 @@ def make_rollout(
     )
     RolloutEvent.objects.create(rollout=rollout, at=start, kind="started", actor=person)
     RolloutEvent.objects.create(
-        rollout=rollout, at=start, kind="weight_set", step=0, split=endpoint.current
+        rollout=rollout, at=start, kind="weight", step=0, split=endpoint.current
     )
     run = AnalysisRun.objects.create(rollout=rollout, started_at=start)
     failed = cause == "analysis_failed"
