@@ -52,7 +52,7 @@ class LiveWindow:
             return {}
         at = self._seconds[-1].at
         versions = sorted({v for second in self._seconds for v in (*second.traffic, *second.work)})
-        each = {version: self._of(at, [version]) for version in versions}
+        each = {version: self._of(at, [version], own=True) for version in versions}
         mirrors = sorted({v for second in self._seconds for v in second.mirrored})
         return {
             "at": round(at, 3),
@@ -64,7 +64,10 @@ class LiveWindow:
             "shadow": {str(version): self._of(at, [version], mirrored=True) for version in mirrors},
         }
 
-    def _of(self, at: float, versions: Iterable[int], *, mirrored: bool = False) -> dict[str, Any]:
+    def _of(
+        self, at: float, versions: Iterable[int], *, mirrored: bool = False, own: bool = False
+    ) -> dict[str, Any]:
+        """`own`: the share of what the versions failed, whatever their callers noticed of it."""
         wanted = set(versions)
         total, recent, spans = Traffic(), 0, 0.0
         for second in self._seconds:
@@ -75,10 +78,11 @@ class LiveWindow:
                 recent += sum(t.requests for t in here)
                 spans += 1.0
         share = 1 / total.requests if total.requests else None
+        faults = total.version_faults if own else total.provider_faults
         latency = total.latency
         numbers: dict[str, Any] = {
             "requests_per_second": round(recent / max(spans, 1.0), 2),
-            "provider_share": None if share is None else round(total.provider_faults * share, 6),
+            "provider_share": None if share is None else round(faults * share, 6),
             "caller_share": None if share is None else round(total.caller_faults * share, 6),
         }
         for name, q in (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99)):

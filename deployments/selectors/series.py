@@ -193,9 +193,9 @@ def _queue() -> str:
 
 
 def _error_percent(one: Counted) -> float | None:
-    """The provider's faults; without requests there is no share, which is not a share of 0."""
+    """What the version failed; without requests there is no share, which is not a share of 0."""
     requests = one.traffic.requests
-    return 100 * one.traffic.provider_faults / requests if requests else None
+    return 100 * one.traffic.version_faults / requests if requests else None
 
 
 def _quantile(one: Counted, q: float) -> float | None:
