@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deployments.cli.client import GATE_FAILED, USAGE, CliError
-from deployments.cli.deploying import _endpoint
+from deployments.cli.deploying import endpoint_path
 from deployments.cli.output import note, show, table
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def start(
         body["baseline"] = baseline
     if plan_path:
         body["plan"] = plan_path.read_text(encoding="utf-8")
-    made = session.client.post(f"/endpoints/{_endpoint(endpoint)}/rollouts/", body)
+    made = session.client.post(f"/endpoints/{endpoint_path(endpoint)}/rollouts/", body)
     if wait:
         made = _until_ended(session, endpoint, made)
     show(made, as_json=session.as_json, words=_line(made))
@@ -71,7 +71,7 @@ def start(
 @click.pass_obj
 def list_(session: Session, endpoint: str | None, state: str) -> None:
     """Rollouts, newest first."""
-    path = f"/endpoints/{_endpoint(endpoint)}/rollouts/" if endpoint else "/rollouts/"
+    path = f"/endpoints/{endpoint_path(endpoint)}/rollouts/" if endpoint else "/rollouts/"
     found = session.client.get(path, state=state)
     show(found, as_json=session.as_json, words=table(COLUMNS, map(_row, found["results"])))
 
@@ -100,7 +100,7 @@ def _act(name: str, words: str, *, needs_reason: bool = False) -> click.Command:
     @click.pass_obj
     def act(session: Session, endpoint: str, rollout_id: str, reason: str) -> None:
         found = _find(session, endpoint, rollout_id, active=True)
-        path = f"/endpoints/{_endpoint(endpoint)}/rollouts/{found['id']}/{name}/"
+        path = f"/endpoints/{endpoint_path(endpoint)}/rollouts/{found['id']}/{name}/"
         answer = session.client.post(path, {"reason": reason} if reason else {})
         show(answer, as_json=session.as_json, words=_line(answer))
 
@@ -118,7 +118,7 @@ for command in (
 
 
 def _find(session: Session, endpoint: str, rollout_id: str, *, active: bool) -> dict[str, Any]:
-    path = f"/endpoints/{_endpoint(endpoint)}/rollouts/"
+    path = f"/endpoints/{endpoint_path(endpoint)}/rollouts/"
     if not rollout_id:
         found = session.client.get(path, state="active" if active else "")["results"]
         if not found:
