@@ -1,10 +1,12 @@
 -- Who calls, and may they? An API key is compared by its SHA-256, so that no key stands in the
 -- gateway's configuration; a token was checked by the filter before, which wrote down what it says.
--- The route says what its endpoint asks for (filter context), the virtual host knows the callers.
+-- The route says what its endpoint asks for (filter context). Lists may be long, and what Envoy
+-- holds is copied each time that a script looks at it (measured: 0.3 us an entry), so they stand
+-- before this as tables: KEYS (digest to caller), BLOCKED, ALLOWED and DENIED (by model).
 local band, bor, bxor, bnot = bit.band, bit.bor, bit.bxor, bit.bnot
 local ror, rshift, lshift, tohex, tobit = bit.ror, bit.rshift, bit.lshift, bit.tohex, bit.tobit
 local KEY_PREFIX, LONGEST_KEY, WORDS = "cvk_", 128, {}
-local ROUND, START = {}, {}
+local ROUND, START, NOBODY = {}, {}, {}
 
 -- FIPS 180-4: the first 32 bits of the fractions of the cube and square roots of the first primes.
 local function fraction(number) return tobit(math.floor((number % 1) * 4294967296)) end
@@ -103,13 +105,13 @@ local function token_fault(handle)
 end
 
 -- The caller's name; nil for one who brings nothing, false when the request was answered.
-local function identify(handle, headers, rules, known)
+local function identify(handle, headers, rules)
   local token = bearer(headers)
   local key = rules:get("key") and take_key(headers, token)
   local issuer, caller = headers:get("x-covenant-issuer"), headers:get("x-covenant-caller")
   if key then
     -- A key beside a token: the key counts, and what the token said is overwritten below.
-    caller = #key <= LONGEST_KEY and known:get("k:" .. sha256(key)) or nil
+    caller = #key <= LONGEST_KEY and KEYS[sha256(key)] or nil
     if caller == nil then
       unknown(handle, "key_refused", "The API key is unknown, expired or revoked.",
         "Ask for a new key, and send it as x-api-key.")
@@ -136,8 +138,7 @@ end
 
 function envoy_on_request(handle)
   local headers, rules = handle:headers(), handle:filterContext()
-  local known = handle:virtualHost():metadata()
-  local caller = identify(handle, headers, rules, known)
+  local caller = identify(handle, headers, rules)
   if caller == false then return end
   if caller == nil then
     if rules:get("required") then
@@ -147,11 +148,13 @@ function envoy_on_request(handle)
     return
   end
   headers:replace("x-covenant-caller", caller)
-  if known:get("b:" .. caller) then
+  local model = rules:get("model")
+  local allowed, refused = ALLOWED[model] or NOBODY, DENIED[model] or NOBODY
+  if BLOCKED[caller] then
     denied(handle, "caller_blocked", "This caller is blocked.")
-  elseif rules:get("d:" .. caller) then
+  elseif refused[caller] then
     denied(handle, "caller_denied", "This caller is on the model's deny list.")
-  elseif rules:get("allow") and not rules:get("a:" .. caller) then
+  elseif rules:get("allow") and not allowed[caller] then
     denied(handle, "caller_not_allowed", "This caller is not on the model's allow list.")
   end
 end

@@ -2,12 +2,13 @@
 
 Every filter is off unless a route says otherwise, so an endpoint without a policy runs none of
 them. What changes often travels where it disturbs nobody: callers' keys with the route table,
-token issuers and rate limits as filter configurations of their own (ECDS), so that no connection
-is drained, and no bucket is filled anew because some split moved.
+callers and their keys, token issuers and rate limits, as filter configurations of their own (ECDS),
+so that no connection is drained, and no bucket is filled anew because some split moved.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from deployments.rules.caller_directory import CallerDirectory, Issuer
 
 JSON = dict[str, Any]
 
-ACCESS_FILTER = "covenant.access"
 NETWORKS_FILTER = "covenant.networks"
 ISSUER_HEADER = "x-covenant-issuer"
 
@@ -42,17 +42,18 @@ def rates_name(environment: str) -> str:
     return f"covenant.rates/{environment}"
 
 
+def callers_name(environment: str) -> str:
+    """Name of the filter, and of its configuration, that tells an environment's callers."""
+    return f"covenant.callers/{environment}"
+
+
 def access_filters(environment: str) -> list[JSON]:
     """The filters of an environment's listener, in their order, all of them off."""
     networks = {"@type": f"{_HTTP}.rbac.v3.RBAC"}
-    script = {
-        "@type": f"{_HTTP}.lua.v3.Lua",
-        "default_source_code": {"inline_string": _SCRIPT},
-    }
     return [
         {"name": NETWORKS_FILTER, "disabled": True, "typed_config": networks},
         _discovered(tokens_name(environment), "jwt_authn.v3.JwtAuthentication"),
-        {"name": ACCESS_FILTER, "disabled": True, "typed_config": script},
+        _discovered(callers_name(environment), "lua.v3.Lua"),
         _discovered(rates_name(environment), "local_ratelimit.v3.LocalRateLimit"),
     ]
 
@@ -71,7 +72,9 @@ def header_guard() -> list[JSON]:
     ]
 
 
-def route_filters(environment: str, rules: AccessRules, issuers: tuple[str, ...]) -> JSON:
+def route_filters(
+    environment: str, model: str, rules: AccessRules, issuers: tuple[str, ...]
+) -> JSON:
     """What a route of an endpoint turns on; `issuers` are the `iss` of those that it takes."""
     found: JSON = {}
     turned_on = {"@type": f"{_TYPE}.config.route.v3.FilterConfig", "config": {}}
@@ -83,9 +86,9 @@ def route_filters(environment: str, rules: AccessRules, issuers: tuple[str, ...]
     if rules.issuers:
         found[tokens_name(environment)] = turned_on
     if rules.identifies:
-        found[ACCESS_FILTER] = {
+        found[callers_name(environment)] = {
             "@type": f"{_HTTP}.lua.v3.LuaPerRoute",
-            "filter_context": _context(rules, issuers),
+            "filter_context": _context(model, rules, issuers),
         }
     if rules.has_rates:
         found[rates_name(environment)] = turned_on
@@ -97,11 +100,26 @@ def retry_after_s(rules: AccessRules) -> int:
     return max((one.wait_s for one in (rules.per_caller, rules.total) if one), default=1)
 
 
-def known_callers(directory: CallerDirectory) -> JSON:
-    """What the access filter knows of an environment's callers: metadata of its virtual host."""
-    known: JSON = {f"k:{digest}": caller for digest, caller in directory.keys}
-    known |= {f"b:{caller}": True for caller in directory.blocked}
-    return {"filter_metadata": {ACCESS_FILTER: known}}
+def callers_config(
+    environment: str,
+    directory: CallerDirectory,
+    lists: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...],
+) -> JSON:
+    """The TypedExtensionConfig that tells callers; `lists` are (model, allowed, denied)."""
+    tables = {
+        "KEYS": _lua_table((digest, _lua_text(caller)) for digest, caller in directory.keys),
+        "BLOCKED": _lua_set(directory.blocked),
+        "ALLOWED": _lua_table((model, _lua_set(allowed)) for model, allowed, _ in lists if allowed),
+        "DENIED": _lua_table((model, _lua_set(denied)) for model, _, denied in lists if denied),
+    }
+    before = "".join(f"local {name} = {table}\n" for name, table in tables.items())
+    return {
+        "name": callers_name(environment),
+        "typed_config": {
+            "@type": f"{_HTTP}.lua.v3.Lua",
+            "default_source_code": {"inline_string": before + _SCRIPT},
+        },
+    }
 
 
 def tokens_config(environment: str, issuers: tuple[Issuer, ...]) -> JSON:
@@ -164,6 +182,23 @@ def rates_config(
     return {"name": rates_name(environment), "typed_config": config}
 
 
+def _lua_table(items: Iterable[tuple[str, str]]) -> str:
+    return "{" + ",".join(f"[{_lua_text(name)}]={value}" for name, value in items) + "}"
+
+
+def _lua_set(names: Iterable[str]) -> str:
+    return _lua_table((name, "true") for name in names)
+
+
+def _lua_text(text: str) -> str:
+    """A string of Lua: whatever is no letter, digit or harmless mark is written by its number."""
+    plain = "".join(
+        chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:03d}"
+        for byte in text.encode()
+    )
+    return f'"{plain}"'
+
+
 def _discovered(name: str, config: str) -> JSON:
     return {
         "name": name,
@@ -175,17 +210,15 @@ def _discovered(name: str, config: str) -> JSON:
     }
 
 
-def _context(rules: AccessRules, issuers: tuple[str, ...]) -> JSON:
-    """Flat, so that the script looks up one name at a time, however long the lists are."""
-    context: JSON = {"how": _HOW[(rules.api_key, bool(rules.issuers))]}
+def _context(model: str, rules: AccessRules, issuers: tuple[str, ...]) -> JSON:
+    """Short, since Envoy copies it for each request; the lists stand in the script."""
+    context: JSON = {"model": model, "how": _HOW[(rules.api_key, bool(rules.issuers))]}
     # An allow list asks for a name, too: who has none is not on it.
     context |= {"required": True} if rules.required or rules.allow_callers else {}
     context |= {"key": True} if rules.api_key else {}
     context |= {"token": True} if rules.issuers else {}
     context |= {"allow": True} if rules.allow_callers else {}
-    context |= {f"i:{issuer}": True for issuer in issuers}
-    context |= {f"a:{caller}": True for caller in rules.allow_callers}
-    return context | {f"d:{caller}": True for caller in rules.deny_callers}
+    return context | {f"i:{issuer}": True for issuer in issuers}
 
 
 def _networks(rules: AccessRules) -> JSON:

@@ -126,6 +126,9 @@ class Delivery:
             channel = self._channels[kind]
             if not channel.subscribed or channel.in_flight:
                 continue
+            if kind is Kind.ROUTES and self._channels[Kind.FILTERS].in_flight:
+                # A route may turn on a check whose lists are only now on their way.
+                continue
             resources = self._wanted(kind, target)
             if resources is None:
                 continue

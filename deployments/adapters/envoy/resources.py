@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from envoy.config.cluster.v3 import cluster_pb2
-from envoy.config.core.v3 import base_pb2, extension_pb2
+from envoy.config.core.v3 import extension_pb2
 from envoy.config.listener.v3 import listener_pb2
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 
@@ -40,7 +40,7 @@ from google.protobuf import any_pb2
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-from deployments.adapters.envoy.access import known_callers, rates_config, tokens_config
+from deployments.adapters.envoy.access import callers_config, rates_config, tokens_config
 from deployments.adapters.envoy.clusters import cluster_config, edge_cluster_config
 from deployments.adapters.envoy.listeners import answers_listener_config, listener_config
 from deployments.adapters.envoy.observing import observing_clusters, outcomes_route
@@ -55,7 +55,7 @@ from deployments.adapters.envoy.routes import (
     unknown_route,
 )
 from deployments.adapters.envoy.secrets import certificate_config
-from deployments.rules.access_rules import RateLimit
+from deployments.rules.access_rules import OPEN, RateLimit
 from deployments.rules.caller_directory import CallerDirectory, Certificate, Issuer
 from deployments.rules.snapshots import (
     EDGE_CLUSTER,
@@ -113,16 +113,33 @@ def build(snapshot: Snapshot) -> ResourceSet:
     )
 
 
-def _filters(table: RouteTable) -> tuple[Resource, Resource]:
+def _filters(table: RouteTable) -> tuple[Resource, ...]:
+    guarded_ones = [one for one in table.endpoints if one.access is not OPEN]
     rates = tuple(
-        (endpoint.model, endpoint.access.per_caller, endpoint.access.total)
-        for endpoint in table.endpoints
-        if endpoint.access.has_rates
+        (one.model, one.access.per_caller, one.access.total)
+        for one in guarded_ones
+        if one.access.has_rates
+    )
+    lists = tuple(
+        (one.model, one.access.allow_callers, one.access.deny_callers)
+        for one in guarded_ones
+        if one.access.allow_callers or one.access.deny_callers
     )
     return (
         _tokens_resource(table.environment, table.directory.issuers),
+        _callers_resource(table.environment, table.directory, lists),
         _rates_resource(table.environment, rates),
     )
+
+
+@lru_cache(maxsize=16)
+def _callers_resource(
+    environment: str,
+    directory: CallerDirectory,
+    lists: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...],
+) -> Resource:
+    plain = callers_config(environment, directory, lists)
+    return _pack(plain["name"], plain, extension_pb2.TypedExtensionConfig())
 
 
 @lru_cache(maxsize=64)
@@ -143,11 +160,6 @@ def _rates_resource(
 def _certificate_resource(certificate: Certificate) -> Resource:
     plain = certificate_config(certificate)
     return _pack(plain["name"], plain, secret_pb2.Secret())
-
-
-@lru_cache(maxsize=64)
-def _known_callers(directory: CallerDirectory) -> base_pb2.Metadata:
-    return ParseDict(known_callers(directory), base_pb2.Metadata())
 
 
 @lru_cache(maxsize=8192)
@@ -176,7 +188,6 @@ def _listener_resource(listener: Listener) -> Resource:
 def _table_resource(table: RouteTable) -> Resource:
     needs = frozenset[str]().union(*(endpoint.destinations() for endpoint in table.endpoints))
     message = ParseDict(table_frame(table.environment), route_pb2.RouteConfiguration())
-    message.virtual_hosts[0].metadata.CopyFrom(_known_callers(table.directory))
     issuers = tuple((one.name, one.issuer) for one in table.directory.issuers)
     for endpoint in table.endpoints:
         # Those without a policy must not be read anew because an issuer came.

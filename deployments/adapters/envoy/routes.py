@@ -137,7 +137,7 @@ def guarded(
     """
     routes = endpoint_routes(endpoint)
     taken = tuple(iss for name, iss in issuers if name in endpoint.access.issuers)
-    checks = route_filters(environment, endpoint.access, taken)
+    checks = route_filters(environment, endpoint.model, endpoint.access, taken)
     if not checks:
         return routes
     field = "typed_per_filter_config"
