@@ -59,7 +59,7 @@ def register_gateway(
         return _write(
             known or Gateway(name=name, adapter=adapter),
             admin_url=admin_url,
-            options=options or {},
+            options={} if options is None else options,
             listeners=listeners,
             public_urls=public_urls or {},
             actor=actor,
