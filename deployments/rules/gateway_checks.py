@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from console.errors import Conflict, Invalid
 from deployments.rules.gateway_state import EndpointState, GatewayState, Mode, Target
+from deployments.rules.input_rules import InputRules
 from deployments.rules.slices import weights_of
 from deployments.rules.splits import WHOLE
 
@@ -14,6 +15,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,127}\Z")
 _ENVIRONMENT = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}\Z")
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,253}\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 
 
@@ -58,10 +60,20 @@ def check_endpoint(endpoint: EndpointState, listeners: Mapping[str, int]) -> Non
         raise Invalid(f"{what} has a time-out outside 1 ms to 10 min.", code="invalid_timeout")
     if not 0 <= endpoint.probe <= WHOLE:
         raise Invalid(f"{what} tries a share outside 0 to 100 %.", code="invalid_weights")
-    if not _CODE.match(endpoint.unavailable_code):
+    if not _CODE.match(endpoint.unavailable_code) or not _CODE.match(endpoint.invalid_code):
         raise Invalid(f"{what} has an error code that is not snake_case.", code="invalid_code")
+    if endpoint.input_rules:
+        _check_inputs(what, endpoint.input_rules)
     for version, target in endpoint.targets.items():
         _check_target(f"{what}, version {version},", target)
+
+
+def _check_inputs(what: str, rules: InputRules) -> None:
+    """Names of tensors and sizes go to gateways as lines of text, which they may not break."""
+    sizes = [size for rule in rules.inputs for size in rule.dims if isinstance(size, str)]
+    names = [*(rule.name for rule in rules.inputs), *rules.outputs, *sizes]
+    if any(not name or _CONTROL.search(name) for name in names):
+        raise Invalid(f"{what} has a tensor with a name no gateway takes.", code="invalid_name")
 
 
 def _check_weights(what: str, endpoint: EndpointState) -> None:

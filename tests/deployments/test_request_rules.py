@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.errors import Invalid
 from deployments.adapters.envoy.requests import rule_lines
 from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
 from deployments.rules.histograms import empty
@@ -118,6 +119,20 @@ def test_a_version_on_trial_has_a_cluster_that_asks_the_baseline() -> None:
     (routes,) = snapshot.route_tables[0].endpoints
     assert routes.retried == (("production/m/2", retried),)
     assert retried in routes.destinations()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"input_rules": InputRules((InputRule("a\toutput", "FP32", ("batch",)),), ())}, "name"),
+        ({"input_rules": InputRules((), ("a\nbatch",))}, "name"),
+        ({"invalid_code": "no code"}, "code"),
+    ],
+)
+def test_what_would_break_the_lines_is_refused(changes: dict[str, Any], code: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        render(GatewayState({"production": 8000}, (state(**changes),)))
+    assert caught.value.code == f"invalid_{code}"
 
 
 @pytest.mark.parametrize(
