@@ -88,6 +88,7 @@ _FALLBACK = gettext_noop("While the model is down, callers get: %(response)s")
 _FALLBACK_RULE = gettext_noop(
     "While the model is down, rule “%(name)s” answers requests with %(when)s: %(response)s"
 )
+_FALLBACK_ELSE = gettext_noop("While the model is down, callers else get: %(response)s")
 _FALLBACK_PLAIN = gettext_noop(
     "That answer is plain JSON without the outputs: callers of the v2 protocol get no tensors."
 )
@@ -261,7 +262,8 @@ def _fallback_terms(document: ContractDocument) -> Iterator[Term]:
         values: dict[str, Value] = {"name": rule.name, "when": rule.when}
         values["response"] = plain_text(rule.response)
         yield Term("fallback", _FALLBACK_RULE, values)
-    yield Term("fallback", _FALLBACK, {"response": plain_text(document.fallback.response)})
+    template = _FALLBACK_ELSE if document.fallback.rules else _FALLBACK
+    yield Term("fallback", template, {"response": plain_text(document.fallback.response)})
     if not document.fallback_outputs:
         yield Term("fallback", _FALLBACK_PLAIN)
 

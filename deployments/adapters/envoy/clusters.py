@@ -20,6 +20,8 @@ TARGET_FILTER = "covenant.target"
 TARGET_HEADER = "x-covenant-target"
 _MOST_REQUESTS = 2048
 _MOST_RETRIES_ONTO_BASELINE = 1024
+WHOLE_FILTER = "covenant.whole"
+_WHOLE_SCRIPT = "function envoy_on_response(handle) handle:body() end"
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
@@ -198,11 +200,14 @@ def _ruled_cluster(name: str, edge: tuple[str, int], inner: JSON) -> JSON:
         "outlier_detection": {
             **_outliers(),
             "interval": "0.5s",
+            # Not longer each time: one that is back is asked again at once.
             "base_ejection_time": "2s",
+            "max_ejection_time": "2s",
             # A process that hangs still takes connections, which would count as a success of its.
             "split_external_local_origin_errors": False,
         },
-        "typed_extension_protocol_options": _options([]),
+        # An answer that breaks off after its head is none yet, and the next is asked.
+        "typed_extension_protocol_options": _options([lua_filter(WHOLE_FILTER, _WHOLE_SCRIPT)]),
     }
 
 
