@@ -1,4 +1,5 @@
-"""Rollback under load, ten times: failed requests, and when the bad version answered last.
+"""Rollback under load, ten times: failed requests, when every gateway had acknowledged, and when
+the bad version answered last.
 
 .venv/bin/python -m benchmarks.rollback
 """
@@ -15,17 +16,18 @@ RATE, ROUNDS = 250, 10
 
 def main() -> None:
     client = person("sam")
-    answered, last, failed, calls, rates = [], [], 0, 0, []
+    answered, effect, last, failed, calls, rates = [], [], [], 0, 0, []
     for _ in range(ROUNDS):
         set_split(client, {"1": 50, "2": 50})
         with Caller(GATEWAY, MODEL, rate=RATE, limit_seconds=30) as caller:
             time.sleep(1.5)
             started = caller.mark()
-            client.post(
-                f"/endpoints/{ENVIRONMENT}/{MODEL}/rollback/",
+            split = client.post(
+                f"/endpoints/{ENVIRONMENT}/{MODEL}/rollback/?wait=1",
                 {"reason": "Benchmark.", "to": 1},
             )
             answered.append((caller.mark() - started) * 1000)
+            effect.append(max(one["took_ms"] for one in split["acknowledgements"]))
             time.sleep(1.5)
             seconds = caller.mark() - caller.tally.answers[0].at
         after = [a.at for a in caller.tally.answers if a.version == "2" and a.at > started]
@@ -40,6 +42,7 @@ def main() -> None:
         calls_per_second=round(min(rates)),
         failed=failed,
         answered_ms=quantiles(answered),
+        written_to_acknowledged_ms=quantiles(effect),
         last_bad_answer_ms=quantiles(last),
     )
 

@@ -62,7 +62,7 @@ def line_words(line: Line) -> dict[str, Any]:
         "title": title,
         "icon": icon,
         "tone": tone,
-        "detail": phrase(line.message),
+        "detail": "" if line.split is not None and line.split.probe else phrase(line.message),
         "actor": line.actor,
         "url": line.url,
         "level": line.level if line.split is not None else None,
@@ -90,9 +90,10 @@ def _of_split(split: TrafficSplit) -> tuple[str, str, str]:
     weights = ", ".join(f"v{v} {points / 100:g} %" for v, points in split.weights.items() if points)
     level = level_of_mode(split.mode)
     if split.probe:
+        tried = ", ".join(f"v{v}" for v, points in split.weights.items() if points)
         what = _("%(share)s %% of the requests try %(versions)s") % {
             "share": f"{split.probe / 100:g}",
-            "versions": weights,
+            "versions": tried,
         }
     elif split.mode == EndpointMode.NORMAL:
         what = weights

@@ -134,11 +134,12 @@ def _fit_to_try(
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
     """The first versions that answer rightly when asked, or those that have to be asked first.
 
-    An earlier version that is ready comes before those that have the weights.
+    Those that have the weights come first where nothing but their node was missing, else last.
     """
     choices: list[tuple[int, ...]] = [(v,) for v in health.others if v not in progress.left]
     if health.carriers and all(nodes_of(health, v) for v in health.carriers):
-        choices.append(health.carriers)
+        blameless = progress.cause == "no_node"
+        choices.insert(0 if blameless else len(choices), health.carriers)
     for tried in choices:
         if unknown := tuple(v for v in tried if v not in health.asked):
             return None, unknown
@@ -205,6 +206,7 @@ def _back(progress: Progress, now: datetime, cause: str, tried: tuple[int, ...])
         left=tuple(dict.fromkeys((*progress.left, *tried))),
         failures=progress.failures + 1,
         moves=(*progress.moves, now),
+        cause=cause,
     )
     return Decision(
         Act.MOVE,
@@ -232,7 +234,13 @@ def _descend(
     if len(progress.moves) >= policy.moves_per_hour:
         return _stop(progress, now, "Too many moves within an hour.")
     down = replace(
-        progress, since=now, left=left, step=0, missing_since=None, moves=(*progress.moves, now)
+        progress,
+        since=now,
+        left=left,
+        step=0,
+        missing_since=None,
+        moves=(*progress.moves, now),
+        cause=cause,
     )
     if above < OTHER_VERSION:
         for version in (v for v in health.others if v not in left):

@@ -86,7 +86,8 @@ class Health:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The rule's own memory. `revision` is the split that it wrote last (0: none in this incident),
-    `moves` are its changes of level within the last hour, `left` the versions it got away from."""
+    `moves` are its changes of level within the last hour, `left` the versions it got away from and
+    `cause` why it did so last."""
 
     phase: Phase = Phase.WATCHING
     level: int = 0
@@ -98,6 +99,7 @@ class Progress:
     left: tuple[int, ...] = ()
     missing_since: datetime | None = None
     moves: tuple[datetime, ...] = ()
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def progress_json(progress: Progress) -> dict[str, Any]:
         "left": list(progress.left),
         "missing_since": _text(progress.missing_since),
         "moves": [moment.isoformat() for moment in progress.moves],
+        "cause": progress.cause,
     }
 
 
@@ -151,6 +154,7 @@ def read_progress(stored: Mapping[str, Any]) -> Progress:
         left=tuple(stored["left"]),
         missing_since=_moment(stored["missing_since"]),
         moves=tuple(datetime.fromisoformat(text) for text in stored["moves"]),
+        cause=stored["cause"],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 Weights = Mapping[int, int]
 
@@ -36,8 +37,25 @@ def last_good(current: Weights, earlier: Sequence[Weights], ready: Collection[in
     return None
 
 
-def good_before(current: Weights, earlier: Sequence[Weights]) -> list[int]:
-    """Every version that led or shared the traffic, the likeliest to be good first.
+def left_behind(history: Sequence[tuple[Weights, bool]]) -> set[int]:
+    """Versions that somebody got away from and that have had no traffic since.
+
+    `history` are splits, newest first, each with whether it was written to get away from
+    something.
+    """
+    left: set[int] = set()
+    since: set[int] = set()
+    for (weights, flees), (before, _) in pairwise(history):
+        since |= _carrying(weights)
+        if flees:
+            left |= _carrying(before) - since
+    return left
+
+
+def good_before(
+    current: Weights, earlier: Sequence[Weights], avoid: Collection[int] = ()
+) -> list[int]:
+    """Every version that led or shared the traffic but `avoid`, the likeliest to be good first.
 
     Those that share it now come first, then those of earlier splits, newest first.
     """
@@ -46,4 +64,8 @@ def good_before(current: Weights, earlier: Sequence[Weights]) -> list[int]:
         carrying = [version for version, points in weights.items() if points]
         for version in sorted(carrying, key=lambda version: (-weights[version], version)):
             found.setdefault(version)
-    return list(found)
+    return [version for version in found if version not in avoid]
+
+
+def _carrying(weights: Weights) -> set[int]:
+    return {version for version, points in weights.items() if points}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from deployments.models import Endpoint, SplitCause, SplitState, TrafficSplit
-from deployments.rules.rollback_targets import good_before, last_good
+from deployments.models import Endpoint, RolloutState, SplitCause, SplitState, TrafficSplit
+from deployments.rules.rollback_targets import good_before, last_good, left_behind
 from models_registry.models import Release, ReleaseState
 
 LOOK_BACK = 50
+FLEEING = (SplitCause.ROLLBACK, SplitCause.AUTOMATIC, SplitCause.EXPERIMENT)
+"""Causes of splits that take traffic off a version because it is not well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +24,18 @@ class RollbackChoice:
 
 
 def rollback_choice(endpoint: Endpoint, ready: Collection[int]) -> RollbackChoice:
-    """The version that led before the newest came, if it is ready; one query.
+    """The version that led before the newest came, if it is ready; three queries.
 
-    Only splits that every gateway had applied count: what never served cannot have been good.
+    Only splits that every gateway had applied count: what never served cannot have been good. Nor
+    is good what was left because it was not well.
     """
     current = endpoint.current
     if current is None:
         return RollbackChoice(None, "Nothing has any traffic here yet.")
     if is_rolled_back(current):
         return RollbackChoice(None, "It is rolled back already; name a version to go further back.")
-    target = last_good(_weights(current.weights), _earlier(endpoint, current), ready)
+    good = set(ready) - _left_behind(endpoint, current)
+    target = last_good(_weights(current.weights), _earlier(endpoint, current), good)
     if target is None:
         return RollbackChoice(
             None, f"{endpoint} has no earlier version that is ready to go back to."
@@ -56,11 +60,17 @@ def rollback_offer(endpoint: Endpoint, ready: Collection[int]) -> RollbackChoice
 
 
 def versions_before(endpoint: Endpoint) -> list[int]:
-    """Versions that had traffic here, the likeliest to be good first, ready or not; one query."""
+    """Versions that had traffic here, the likeliest to be good first, ready or not; three
+    queries.
+
+    Not those that a rollback, an experiment or a rollout's analysis has taken off since.
+    """
     current = endpoint.current
     if current is None:
         return []
-    return good_before(_weights(current.weights), _earlier(endpoint, current))
+    return good_before(
+        _weights(current.weights), _earlier(endpoint, current), _left_behind(endpoint, current)
+    )
 
 
 def releases_to_deploy_again(endpoint: Endpoint, numbers: Sequence[int]) -> dict[int, Release]:
@@ -84,6 +94,22 @@ def releases_to_deploy_again(endpoint: Endpoint, numbers: Sequence[int]) -> dict
 def is_rolled_back(split: TrafficSplit) -> bool:
     """Whether the split is itself a rollback that no gateway refused."""
     return split.cause == SplitCause.ROLLBACK and split.state != SplitState.REFUSED
+
+
+def _left_behind(endpoint: Endpoint, current: TrafficSplit) -> set[int]:
+    history = endpoint.splits.filter(
+        applied_at__isnull=False, revision__lte=current.revision
+    ).order_by("-revision")
+    rows = [
+        (_weights(weights), cause in FLEEING)
+        for weights, cause in history.values_list("weights", "cause")[:LOOK_BACK]
+    ]
+    judged = dict(
+        endpoint.rollouts.order_by("created_at").values_list("version", "state")[:LOOK_BACK]
+    )
+    now = _weights(current.weights)
+    failed = {version for version, state in judged.items() if state == RolloutState.ROLLED_BACK}
+    return left_behind(rows) | {version for version in failed if not now.get(version)}
 
 
 def _earlier(endpoint: Endpoint, current: TrafficSplit) -> list[dict[int, int]]:

@@ -132,7 +132,7 @@ def _write(
 
 
 def _split(endpoint: Endpoint, decision: Decision, actor: Actor) -> TrafficSplit:
-    reason = f"{decision.message} ({decision.cause})"
+    reason = decision.message
     if decision.act is Act.MOVE and decision.level == OTHER_VERSION:
         return write_rollback(
             endpoint,

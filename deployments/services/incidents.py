@@ -225,9 +225,16 @@ def _join(
 ) -> None:
     """The disturbance goes on, or again: a line, the worst severity, and callers are not well."""
     graver = rules.worse(severity, incident.severity) != incident.severity
+    again = incident.ended_at is not None and actor.is_system
     incident.severity = rules.worse(severity, incident.severity)
     incident.ended_at = None
-    incident.save(update_fields=["severity", "ended_at"])
+    if again:
+        # Callers had been well: whoever saw to it then may not know of this.
+        on_call.stop_calling(incident)
+        incident.title, incident.cause = title[:200], cause
+        incident.state, incident.acknowledged_by = IncidentState.OPEN, None
+        incident.acknowledged_at = None
+    incident.save()
     add_event(
         incident=incident,
         kind="joined",
@@ -237,9 +244,10 @@ def _join(
         message=message or title,
         data={"cause": cause, "severity": severity},
     )
-    if graver:
+    if graver or again:
         _call(incident, at, actor)
-        record_act(incident, "incident.escalate", actor, reason=message or title)
+        action = "incident.escalate" if graver else "incident.open"
+        record_act(incident, action, actor, reason=message or title)
 
 
 def close_incident(incident: Incident, *, at: datetime, actor: Actor, summary: str) -> None:

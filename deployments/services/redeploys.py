@@ -23,6 +23,7 @@ from deployments.models import (
     Incident,
     IncidentSeverity,
     NodeState,
+    Placement,
     PlacementState,
     RollbackPolicy,
     SplitCause,
@@ -212,6 +213,15 @@ def _came_of_it(deployment_id: str) -> tuple[bool, str]:
     return False, "; ".join(f"{one.node.name}: {one.detail}" for one in placements) or "No node."
 
 
+def _waits_for_its_node(release: Release) -> bool:
+    """Whether it is placed, on a node that is lost: nothing to deploy, it comes back with that."""
+    return Placement.objects.filter(
+        deployment__release=release,
+        deployment__removed_at__isnull=True,
+        state=PlacementState.READY,
+    ).exists()
+
+
 def _note(incident: Incident, kind: str, at: datetime, actor: Actor, message: str) -> None:
     incidents.add_event(incident=incident, kind=kind, at=at, actor=actor, message=message)
 
@@ -232,7 +242,7 @@ def start_by_itself(
 ) -> None:
     """As `deploy_again`, for the escalation: a refusal is a line of the timeline, nothing more."""
     release = version_to_deploy(endpoint, [version])
-    if release is None:
+    if release is None or _waits_for_its_node(release):
         return
     try:
         with transaction.atomic():

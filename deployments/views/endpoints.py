@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
+from console.templatetags.console_phrases import phrase
 from deployments.models import EndpointMode
 from deployments.selectors.endpoint_pages import endpoint_page
 from deployments.selectors.endpoint_types import EndpointPage, SplitView
@@ -155,7 +156,7 @@ def _event(split: SplitView) -> dict[str, Any]:
     return {
         "at": split.created_at,
         "title": _("%(title)s: %(what)s") % {"title": title, "what": what} if what else title,
-        "detail": split.reason,
+        "detail": phrase(split.reason),
         "actor": split.author,
         "icon": icon,
         "tone": "warn" if split.cause in ("rollback", "automatic") else "",

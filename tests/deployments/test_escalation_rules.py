@@ -24,6 +24,7 @@ from deployments.rules.escalation_state import (
     read_progress,
 )
 from deployments.rules.rollback_policies import RollbackPolicy, parse_policy, policy_json
+from deployments.rules.rollback_targets import good_before, left_behind
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLICY = RollbackPolicy()
@@ -185,6 +186,26 @@ def test_an_earlier_version_that_came_ready_is_returned_to_first() -> None:
     assert (decision.act, decision.versions) == (Act.PROBE, (1,))
 
 
+def test_where_only_the_node_was_missing_its_version_is_returned_to() -> None:
+    progress = Progress(
+        phase=Phase.HELD, level=2, since=NOON, revision=8, left=(2,), cause="no_node"
+    )
+    back = health(
+        revision=8, mode="fallback", versions={2: IDLE, 1: IDLE}, others=(1,),
+        asked={1: True, 2: True},
+    )  # fmt: skip
+    decision = decide(POLICY, progress, back, at(30))
+    assert (decision.act, decision.versions) == (Act.PROBE, ())
+
+
+def test_a_version_that_somebody_got_away_from_is_not_good() -> None:
+    history = [({1: 10000}, True), ({2: 10000}, False), ({1: 10000}, False), ({3: 10000}, False)]
+    assert left_behind(history) == {2}
+    assert good_before({1: 10000}, [w for w, _ in history], {2}) == [1, 3]
+    # It has traffic again: somebody trusts it anew.
+    assert left_behind([({2: 10000}, False), *history]) == set()
+
+
 def test_what_a_gateway_refuses_leads_one_level_further() -> None:
     for progress, level in (
         (Progress(phase=Phase.SETTLING, level=1, since=NOON, revision=8), 2),
@@ -199,7 +220,7 @@ def test_what_a_gateway_refuses_leads_one_level_further() -> None:
 
 def test_progress_survives_being_stored() -> None:
     progress = Progress(
-        Phase.PROBING, 2, NOON, 9, 1, 3, (1,), (2, 4), at(1), (NOON, at(2)),
+        Phase.PROBING, 2, NOON, 9, 1, 3, (1,), (2, 4), at(1), (NOON, at(2)), "latency",
     )  # fmt: skip
     assert read_progress(progress_json(progress)) == progress
     assert read_progress({}) == Progress()

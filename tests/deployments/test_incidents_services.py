@@ -76,15 +76,18 @@ def test_what_begins_long_after_callers_were_well_is_another_incident(
     assert not Notice.objects.filter(key__contains=str(first.pk), ended_at__isnull=True).exists()
 
 
-def test_what_begins_again_soon_is_the_same_incident_and_not_over(
+def test_what_begins_again_soon_is_the_same_incident_and_called_anew(
     endpoint: Endpoint, fleet_rows: Fleet
 ) -> None:
     now = timezone.now()
     first = open_one(endpoint, fleet_rows, at=now - timedelta(minutes=30))
+    incident_acts.acknowledge(incident_id=first.pk, actor=fleet_rows.sam)
+    Notice.objects.update(done_at=now)
     incidents.end_incident(incident=first, at=now - timedelta(minutes=20), actor=fleet_rows.system)
-    again = open_one(endpoint, fleet_rows, at=now)
+    again = open_one(endpoint, fleet_rows, at=now, title="No node")
     assert again.pk == first.pk
-    assert again.ended_at is None
+    assert (again.ended_at, again.state, again.title) == (None, "open", "No node")
+    assert Notice.objects.filter(recipient__username="sam", done_at__isnull=True).exists()
 
 
 def test_those_on_call_are_told_once_and_no_longer_once_it_is_resolved(
