@@ -43,13 +43,7 @@ def check_endpoint(endpoint: EndpointState, listeners: Mapping[str, int]) -> Non
     if not _NAME.match(endpoint.model):
         raise Invalid(f"{what} has a name no gateway takes.", code="invalid_name")
     _check_weights(what, endpoint)
-    headers = [endpoint.sticky_header, *(rule.header for rule in endpoint.header_rules)]
-    for header in headers:
-        if not _HEADER.match(header):
-            raise Invalid(f"{what} names {header!r}, which is no header.", code="invalid_header")
-    for rule in endpoint.header_rules:
-        if not rule.value.isprintable() or not 0 < len(rule.value) <= 256:
-            raise Invalid(f"{what} compares {rule.header} with a bad value.", code="invalid_header")
+    _check_headers(what, endpoint)
     if endpoint.mode is Mode.FALLBACK and endpoint.fallback is None:
         raise Invalid(
             f"{what} has no fallback in its contract.",
@@ -62,17 +56,28 @@ def check_endpoint(endpoint: EndpointState, listeners: Mapping[str, int]) -> Non
         raise Invalid(f"{what} tries a share outside 0 to 100 %.", code="invalid_weights")
     if not _CODE.match(endpoint.unavailable_code) or not _CODE.match(endpoint.invalid_code):
         raise Invalid(f"{what} has an error code that is not snake_case.", code="invalid_code")
-    if endpoint.input_rules:
-        _check_inputs(what, endpoint.input_rules)
+    _check_inputs(what, endpoint.input_rules or InputRules((), ()))
     for version, target in endpoint.targets.items():
         _check_target(f"{what}, version {version},", target)
+
+
+def _check_headers(what: str, endpoint: EndpointState) -> None:
+    headers = [endpoint.sticky_header, *(rule.header for rule in endpoint.header_rules)]
+    for header in headers:
+        if not _HEADER.match(header):
+            raise Invalid(f"{what} names {header!r}, which is no header.", code="invalid_header")
+    for rule in endpoint.header_rules:
+        if not rule.value.isprintable() or not 0 < len(rule.value) <= 256:
+            raise Invalid(f"{what} compares {rule.header} with a bad value.", code="invalid_header")
 
 
 def _check_inputs(what: str, rules: InputRules) -> None:
     """Names of tensors and sizes go to gateways as lines of text, which they may not break."""
     sizes = [size for rule in rules.inputs for size in rule.dims if isinstance(size, str)]
-    names = [*(rule.name for rule in rules.inputs), *rules.outputs, *sizes]
-    if any(not name or _CONTROL.search(name) for name in names):
+    names = [*(rule.name for rule in rules.inputs), *rules.outputs]
+    if any(not name or _CONTROL.search(name) for name in names) or not all(
+        _CODE.match(size) for size in sizes
+    ):
         raise Invalid(f"{what} has a tensor with a name no gateway takes.", code="invalid_name")
 
 
