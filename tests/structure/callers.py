@@ -22,7 +22,9 @@ from tests.structure.test_addresses import VALUES
 
 ACTING_ROLES = (Role.DATA_SCIENTIST, Role.SRE, Role.BUSINESS_OWNER, Role.PLATFORM_ADMIN)
 NOTHING = "nothing_of_the_kind"
-OF_A_MODEL = frozenset({"model", "release_id", "deployment_id", "incident_id", "load_test_id"})
+OF_A_MODEL = frozenset(
+    {"model", "release_id", "deployment_id", "incident_id", "load_test_id", "rollout_id"}
+)
 
 
 @dataclass(frozen=True, slots=True)

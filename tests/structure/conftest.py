@@ -31,6 +31,7 @@ from deployments.services.callers import create_caller, create_caller_key
 from deployments.services.experiments import start_experiment
 from deployments.services.gateway_registrations import register_gateway
 from deployments.services.incidents import open_incident
+from deployments.services.rollouts import start_rollout
 from deployments.services.token_issuers import set_token_issuer
 from deployments.services.traffic import set_split
 from models_registry.models import (
@@ -133,6 +134,7 @@ def make_world(name: str) -> World:
             "prefix": _caller_key(persons.sam),
             "release_id": release.pk,
             "revision": 1,
+            "rollout_id": _rollout(model, persons.sam),
             "seat": "sre",
             "secret": "made-up",
             "slug": team.slug,
@@ -144,6 +146,17 @@ def make_world(name: str) -> World:
             "username": "dana",
         },
     )
+
+
+def _rollout(model: RegisteredModel, person: User) -> uuid.UUID:
+    rollout = start_rollout(
+        environment="production",
+        model=model.name,
+        version=2,
+        reason="a new version",
+        actor=factories.actor(person),
+    )
+    return rollout.pk
 
 
 def _incident(split: TrafficSplit, actor: Actor) -> uuid.UUID:

@@ -19,7 +19,7 @@ from rest_framework.test import APIClient
 from console.models import Role, Team, TeamMembership, User
 from models_registry.models import RegisteredModel, SeatHolder, Visibility
 from tests import factories
-from tests.structure.callers import ACTING_ROLES, NOTHING, is_of_a_model, url_at
+from tests.structure.callers import ACTING_ROLES, NOTHING, OF_A_MODEL, is_of_a_model, url_at
 from tests.structure.conftest import Address, World, addresses, make_world
 from tests.structure.test_addresses import accepts
 
@@ -29,7 +29,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Parameters that name a thing, not a place in it.
 IDS = frozenset(
     {"comment_id", "deployment_id", "draft_id", "job_id", "load_test_id", "release_id", "revision"}
-    | {"alias_name", "experiment_id", "incident_id", "number"}
+    | {"alias_name", "experiment_id", "incident_id", "number", "rollout_id"}
 )
 # One's own things: to others they do not exist.
 OWN = frozenset(
@@ -60,9 +60,7 @@ def outsiders() -> list[User]:
 
 @pytest.mark.django_db
 def test_everything_of_a_hidden_model_is_answered_like_nothing(hidden_world: World) -> None:
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("model", "release_id", "deployment_id", "incident_id", "load_test_id", "job_id")
-    )
+    nothing: dict[str, Any] = dict.fromkeys((*OF_A_MODEL, "job_id"))
     wrong: list[str] = []
     for person in outsiders():
         for client, address, method in _doors(person):
