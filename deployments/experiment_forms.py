@@ -26,7 +26,7 @@ class ExperimentForm(ServiceForm):
         min_value=0.1,
         max_value=50,
         initial=1.0,
-        help_text=_("By how much less the candidate may convert: 1 is from 12 % down to 11 %."),
+        help_text=_("By how much less the candidate may convert: 1 is from 12 to 11 percent."),
     )
     confidence = forms.FloatField(
         label=_("Confidence, percent"), min_value=80, max_value=99.9, initial=95

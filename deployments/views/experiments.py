@@ -82,7 +82,7 @@ def detail(
         "settings": view.settings,
         "call": _call(view.settings.outcome),
         "margin": 100 * view.settings.margin,
-        "confidence": 100 * view.settings.confidence,
+        "confidence": f"{100 * view.settings.confidence:g} %",
         "under_way": experiment.state == ExperimentState.RUNNING,
         "chart_url": reverse(
             "api:experiment-chart",
