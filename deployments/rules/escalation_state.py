@@ -154,7 +154,7 @@ def read_progress(stored: Mapping[str, Any]) -> Progress:
         left=tuple(stored["left"]),
         missing_since=_moment(stored["missing_since"]),
         moves=tuple(datetime.fromisoformat(text) for text in stored["moves"]),
-        cause=stored["cause"],
+        cause=stored.get("cause", ""),
     )
 
 
