@@ -84,10 +84,10 @@ class ExperimentSerializer(serializers.ModelSerializer[Experiment]):
         ]
 
     def get_margin(self, experiment: Experiment) -> float:
-        return round(100 * experiment.settings["margin"], 4)
+        return round(100 * float(experiment.settings["margin"]), 4)
 
     def get_confidence(self, experiment: Experiment) -> float:
-        return round(100 * experiment.settings["confidence"], 4)
+        return round(100 * float(experiment.settings["confidence"]), 4)
 
 
 class EstimateSerializer(serializers.Serializer[Any]):

@@ -37,7 +37,7 @@ def experiment() -> None:
     help="Whether a candidate that is shown to be worse loses its traffic.",
 )
 @click.pass_obj
-def start(session: Session, model: str, environment: str, **wanted: Any) -> None:
+def start(session: Session, /, model: str, environment: str, **wanted: Any) -> None:
     """Begin to count the outcomes of two versions that are ready."""
     made = session.client.post(f"/endpoints/{environment}/{model}/experiments/", wanted)
     words = (

@@ -79,4 +79,7 @@ def add_up(
         newest = largest(newest, point["t"])
         for kind, count in point["k"].items():
             counted[kind] = counted.get(kind, 0) + count
-    return ComparisonWindow(*total, max_difference=most, kinds=counted, at=newest)
+    sampled, compared, differing, baseline_faults, candidate_faults = total
+    return ComparisonWindow(
+        sampled, compared, differing, baseline_faults, candidate_faults, most, counted, newest
+    )

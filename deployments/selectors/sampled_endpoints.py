@@ -45,18 +45,20 @@ def sampled_endpoints() -> dict[str, SampledEndpoint]:
     for endpoint in wanted:
         here = targets.get((endpoint.model_id, endpoint.environment_id), {})
         baseline, candidate = pairs[endpoint.pk]
-        urls = [_urls(here[one]) if one in here else () for one in (baseline, candidate)]
-        if all(urls):
+        baseline_urls = _urls(here[baseline]) if baseline in here else ()
+        candidate_urls = _urls(here[candidate]) if candidate in here else ()
+        if baseline_urls and candidate_urls:
             contract = contracts.get(endpoint.model_id)
             found[str(endpoint)] = SampledEndpoint(
                 endpoint.environment.name,
                 endpoint.model.name,
                 baseline,
                 candidate,
-                *urls,
-                outputs=_outputs(contract),
-                tolerance=_tolerance(contract),
-                timeout_s=_timeout_s(contract),
+                baseline_urls,
+                candidate_urls,
+                _outputs(contract),
+                _tolerance(contract),
+                _timeout_s(contract),
             )
     return found
 
