@@ -218,12 +218,14 @@ def missing_packages() -> list[str]:
 
 
 def missing_test_packages() -> list[str]:
-    """Debian packages that only the tests need: a browser, a directory, what its library takes."""
+    """Debian packages that only the tests need: a browser, a directory, a Prometheus, headers."""
     wanted = []
     if not (shutil.which("chromium") or shutil.which("chromium-browser")):
         wanted.append("chromium")
     if not shutil.which("slapd", path=SBIN):
         wanted.append("slapd")
+    if not shutil.which("prometheus"):
+        wanted.append("prometheus")
     if not has_ldap():
         wanted += [name for header, name in LDAP_NEEDS.items() if not Path(header).exists()]
         wanted += [] if shutil.which("gcc") else ["gcc", "libc6-dev"]
