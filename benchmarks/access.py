@@ -174,7 +174,7 @@ def compare(pid: int, port: int, cases: dict[str, Case], requests: int, rounds: 
             "more_than_without_us": round(min(values) - base, 1),
             "rounds_us": [round(value, 1) for value in values],
         }
-        print(json.dumps(figures))  # noqa: T201
+        print(json.dumps(figures))
 
 
 def send(port: int, case: Case, requests: int) -> None:
