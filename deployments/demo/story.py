@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from console.rules import dsse
 from deployments.cli.client import CliError
+from deployments.demo import rollout
 from deployments.demo.checkpoints import FAILING_FEATURES
 from deployments.demo.people import SEATS, Person
 from deployments.demo.traffic import Caller, Tally, call
@@ -74,6 +75,7 @@ class Story:
         self.step("A real input makes v2 fail", self._fault)
         self.step("Roll back under load", self._roll_back)
         self.step("The same input now", self._healed)
+        self.step("A rollout of v2 takes itself back", self._rollout)
 
     def _build(self, folder: Path) -> str:
         subprocess.run(  # a program of its own: torch stays out of this process
@@ -337,6 +339,11 @@ class Story:
         if set(statuses) != {200}:
             raise CliError(f"Calls still fail after the rollback: {statuses}.")
         return f"40 calls by the same people: {statuses[200]} answered"
+
+    def _rollout(self) -> str:
+        return rollout.taken_back(
+            self.sam.client, gateway=self.gateway, endpoint=f"{ENVIRONMENT}/{MODEL}", version=2
+        )
 
     def _failing_calls(self) -> dict[int, int]:
         parts = urlsplit(self.gateway)

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -50,7 +51,8 @@ class Tally:
 class Caller:
     """Calls an endpoint at a steady rate until stopped; never longer than `limit_seconds`.
 
-    Each request is a person of its own (X-User-Id) with ten seeded features in -10..10.
+    Each request is a person of its own (X-User-Id) with ten seeded features in -10..10, or with
+    those given.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class Caller:
         threads: int = 4,
         limit_seconds: float = 120,
         versions: int | None = None,
+        features: Sequence[float] = (),
     ) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
         pin = f"/versions/{versions}" if versions else ""
         self._path = f"/v2/models/{model}{pin}/infer"
         self._interval = threads / rate
+        self._features = list(features)
         self._stop = threading.Event()
         self._deadline = time.monotonic() + limit_seconds
         self._lock = threading.Lock()
@@ -96,7 +100,7 @@ class Caller:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=5)
         due = time.monotonic()
         while not self._stop.is_set() and time.monotonic() < self._deadline:
-            features = [round(source.uniform(-10, 10), 3) for _ in range(10)]
+            features = self._features or [round(source.uniform(-10, 10), 3) for _ in range(10)]
             answer = call(connection, self._path, features, user=f"u{source.randrange(10_000)}")
             with self._lock:
                 self.tally.answers.append(answer)
