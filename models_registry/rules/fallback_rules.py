@@ -144,7 +144,8 @@ def settled(dtype: str, value: object) -> bool | int | float | str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if dtype in _FLOATS:
-        return float(value)
+        # A whole number of JSON may be larger than any floating-point one.
+        return float(value) if isinstance(value, float) or abs(value) < 2**1023 else None
     return int(value) if isinstance(value, int) or value.is_integer() else None
 
 

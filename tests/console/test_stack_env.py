@@ -27,6 +27,7 @@ def test_the_embedded_stack_needs_nothing_but_a_home(tmp_path: Path) -> None:
     assert config.embedded_redis
     assert config.embedded_triton
     assert config.embedded_gateway
+    assert config.edge_address == ("127.0.0.1", 8714)
     assert (config.ports.web, config.ports.gateway_staging, config.ports.valkey) == (
         8700,
         8713,
@@ -90,6 +91,7 @@ def test_external_services_replace_the_embedded_ones(tmp_path: Path) -> None:
     assert not config.embedded_database
     assert not config.embedded_redis
     assert not config.embedded_gateway
+    assert config.edge_address is None
     assert config.triton == ("gpu-1:8001", "gpu-2:8001")
     assert config.storage == S3Storage("models", "covenant")
     assert config.base_url == "https://covenant.example.com"
@@ -128,6 +130,7 @@ def test_a_database_url_is_taken_apart() -> None:
         ("COVENANT_TRITON", "gpu-1", "host:port"),
         ("COVENANT_TRITON", "gpu-1:99999", "host:port"),
         ("COVENANT_GATEWAY", "kong", "embedded or none"),
+        ("COVENANT_EDGE", "somewhere", "host:port"),
         ("COVENANT_DEBUG", "maybe", "1, true, yes, on or 0, false, no, off"),
         ("COVENANT_BASE_URL", "covenant.example.com", "http://host:port or https://host"),
         ("COVENANT_ALLOWED_HOSTS", "https://a.example.com", "host names with commas between"),

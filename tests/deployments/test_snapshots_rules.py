@@ -71,6 +71,27 @@ def test_every_ready_version_has_a_cluster_and_the_answers_have_theirs() -> None
     assert snapshot.revisions == {("production", "fraud_detector"): 7}
 
 
+def test_rules_are_asked_for_where_a_contract_has_them_and_an_edge_is_there() -> None:
+    edge = ("127.0.0.1", 8714)
+    plain = replace(ENDPOINT, mode=Mode.FALLBACK)
+    ruled = replace(plain, rules_fallback=True)
+
+    def cluster_and_route(endpoint: EndpointState, edge: tuple[str, int] | None) -> object:
+        snapshot = render(replace(STATE, endpoints=(endpoint,), edge=edge))
+        names = {cluster.name: cluster.edge for cluster in snapshot.clusters}
+        return names.get("production/fraud_detector/rules"), routes_of(snapshot).rules
+
+    assert cluster_and_route(ruled, edge) == (edge, "production/fraud_detector/rules")
+    assert cluster_and_route(ruled, None) == (None, None)
+    assert cluster_and_route(plain, edge) == (None, None)
+    # The cluster stands ready, so that a change of mode is a change of routes alone.
+    assert cluster_and_route(replace(ruled, mode=Mode.NORMAL), edge) == (edge, None)
+    key = ClusterKey.parse("production/fraud_detector/rules")
+    assert key is not None
+    assert key.name == "production/fraud_detector/rules"
+    assert ClusterKey.parse("covenant_edge") is None
+
+
 def test_the_split_goes_by_version_number_and_leaves_zeros_out() -> None:
     routes = routes_of(with_endpoint(weights={3: 500, 1: 9500, 2: 0}))
     assert routes.split == (

@@ -167,6 +167,15 @@ def test_every_variable_is_one_input_and_can_be_written(names: list[str]) -> Non
         assert language.compile(f"{variable} > 1.0").holds({name: 2.0}) is True
 
 
+def test_values_that_the_engine_cannot_take_are_not_judged() -> None:
+    language = Language([Tensor("word", "BYTES", ("batch",)), Tensor("n", "UINT64", ("batch",))])
+    word, number = language.compile("word != 'a'"), language.compile("n >= 0")
+    # Half a character, as JSON can write it; and a number beyond the engine's.
+    assert word.holds({"word": "\ud800"}) is None
+    assert number.holds({"n": 2**64 - 1}) is None
+    assert row_of({"features": [10**400] * 10}, RULES.inputs) == {}
+
+
 def test_types_of_inputs_are_those_of_the_contract() -> None:
     tensors = [
         Tensor("age", "INT32", ("batch", 1)),
