@@ -85,6 +85,34 @@ def test_clusters_come_before_routes_and_go_after_them() -> None:
     assert delivery.messages() == []
 
 
+def test_a_cluster_lingers_after_its_last_route_and_may_come_back_meanwhile() -> None:
+    """Requests on their way have chosen it already."""
+    now = [100.0]
+    delivery = Delivery(linger_s=2.0, clock=lambda: now[0])
+    delivery.aim(resources("a"))
+    subscribed(delivery)
+    settle(delivery)
+    assert not delivery.lingers()
+    delivery.aim(resources("b"))
+    settle(delivery)
+    assert delivery.in_effect()
+    assert delivery.lingers()
+    now[0] = 101.9
+    assert delivery.messages() == []
+    delivery.aim(resources("a", "b"))
+    assert [message.kind for message in settle(delivery)] == [Kind.ROUTES]
+    assert not delivery.lingers()
+    delivery.aim(resources("b"))
+    settle(delivery)
+    now[0] = 103.8
+    assert delivery.messages() == []
+    now[0] = 104.0
+    (last,) = settle(delivery)
+    assert (last.kind, names(last)) == (Kind.CLUSTERS, ["b"])
+    assert delivery.messages() == []
+    assert not delivery.lingers()
+
+
 def test_routes_that_need_nothing_new_are_sent_at_once() -> None:
     delivery = settled(resources("a", "b", routed=("a",)))
     delivery.aim(resources("a", "b", "slow", routed=("b",)))

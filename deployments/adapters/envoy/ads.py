@@ -36,6 +36,8 @@ _TYPE_URLS = {
     Kind.ROUTES: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
 }
 _KINDS = {url: kind for kind, url in _TYPE_URLS.items()}
+LINGER_S = 2.0
+"""How long a cluster stays after its last route is gone: longer than a request is on its way."""
 _MOST_BYTES = 64 * 1024 * 1024
 
 
@@ -57,12 +59,24 @@ class _Stream:
     def __init__(self, node: _Node, node_id: str) -> None:
         self.node = node
         self.node_id = node_id
-        self.delivery = Delivery(node.memory)
+        loop = asyncio.get_running_loop()
+        self.delivery = Delivery(node.memory, linger_s=LINGER_S, clock=loop.time)
+        self._looks_again: asyncio.TimerHandle | None = None
         self.inbox: asyncio.Queue[Any] = asyncio.Queue()
         self.aimed: Snapshot | None = None
 
     def wake(self) -> None:
         self.inbox.put_nowait(_WAKE)
+
+    def look_again_for_what_lingers(self) -> None:
+        """Wake up once what lingers may go; one timer at a time."""
+        if self.delivery.lingers() and self._looks_again is None:
+            loop = asyncio.get_running_loop()
+            self._looks_again = loop.call_later(LINGER_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks_again = None
+        self.wake()
 
     def take_aim(self) -> None:
         if self.node.resources is not None and self.aimed is not self.node.snapshot:
@@ -170,6 +184,7 @@ class AdsServer(
                     self._receive(stream, item)
                 for message in stream.delivery.messages():
                     yield _response(message)
+                stream.look_again_for_what_lingers()
                 self._report(stream)
         finally:
             reader.cancel()

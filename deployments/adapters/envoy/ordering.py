@@ -11,7 +11,8 @@ Nothing here does I/O: `Delivery` is told what Envoy said and answers what to se
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -62,9 +63,23 @@ class Memory:
 
 
 class Delivery:
-    """State of one stream towards one Envoy."""
+    """State of one stream towards one Envoy.
 
-    def __init__(self, memory: Memory | None = None) -> None:
+    A cluster that no route leads to any more lingers for `linger_s` seconds of `clock`: requests
+    that were on their way when the routes changed have chosen it already (measured: they would be
+    answered with 503).
+    """
+
+    def __init__(
+        self,
+        memory: Memory | None = None,
+        *,
+        linger_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._linger_s = linger_s
+        self._clock = clock
+        self._left_at: dict[str, float] = {}
         self._channels = {kind: _Channel() for kind in Kind}
         self._memory = memory
         self._nonces = 0
@@ -189,9 +204,20 @@ class Delivery:
         in_force = [*routes.accepted.values(), *(routes.sent.resources if routes.sent else ())]
         needed = {name for table in in_force for name in table.needs}
         held = self._channels[Kind.CLUSTERS].accepted
+        needed |= self._lingering(set(held) - needed - set(target.clusters))
         kept = {name: held[name] for name in needed if name in held}
         clusters = {**kept, **target.clusters}
         return tuple(clusters[name] for name in sorted(clusters))
+
+    def _lingering(self, left: set[str]) -> set[str]:
+        """Those of the clusters without a route that have been so for too short to go."""
+        now = self._clock()
+        self._left_at = {name: self._left_at.get(name, now) for name in left}
+        return {name for name, since in self._left_at.items() if now - since < self._linger_s}
+
+    def lingers(self) -> bool:
+        """Whether some cluster is still to go: look again after `linger_s`."""
+        return bool(self._left_at) and self._linger_s > 0
 
     def _wanted_routes(self, target: ResourceSet) -> tuple[Resource, ...] | None:
         """Tables whose clusters Envoy has; the older table of those that must wait."""
