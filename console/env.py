@@ -20,7 +20,14 @@ from console.env_values import ConfigError as ConfigError
 from console.env_values import EmailServer as EmailServer
 from console.env_values import kept_secret as kept_secret
 from console.env_values import parse_database_url as parse_database_url
-from console.env_values import read_bool, read_email, read_files, read_int, read_networks
+from console.env_values import (
+    is_address,
+    read_bool,
+    read_email,
+    read_files,
+    read_int,
+    read_networks,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -357,9 +364,10 @@ def _edge(env: Mapping[str, str]) -> Literal["embedded", "none"] | tuple[str, in
     if raw == "none":
         return "none"
     host, _, port = raw.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    # A gateway cannot have a name and its own answer in one group of hosts.
+    if not is_address(host.strip("[]")) or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(
-            f"COVENANT_EDGE={raw!r} is not accepted: use embedded, none or host:port of the "
-            "edge process as gateways reach it."
+            f"COVENANT_EDGE={raw!r} is not accepted: use embedded, none or address:port of the "
+            "edge process as gateways reach it, as in 10.0.0.7:8714 (no name)."
         )
     return host.strip("[]"), int(port)

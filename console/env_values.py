@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -67,6 +67,15 @@ def read_networks(env: Mapping[str, str], name: str) -> tuple[IPv4Network | IPv6
                 f"{name} is not accepted: {part!r} is no address or network, as in 10.0.0.0/8."
             ) from error
     return tuple(found)
+
+
+def is_address(text: str) -> bool:
+    """Whether the text is an IP address."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def kept_secret(home: Path, name: str) -> str:

@@ -191,7 +191,8 @@ def _ruled_cluster(name: str, edge: tuple[str, int], inner: JSON) -> JSON:
     }
     return {
         "name": name,
-        "type": "STATIC" if _is_ip(host) else "STRICT_DNS",
+        # A name could not stand in one group with the inner listener.
+        "type": "STATIC",
         "connect_timeout": "0.05s",
         "load_assignment": assignment,
         "circuit_breakers": {"thresholds": [limits]},
