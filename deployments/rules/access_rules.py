@@ -78,6 +78,11 @@ class AccessRules:
         return bool(self.allow_networks or self.deny_networks)
 
     @property
+    def lets_strangers_in(self) -> bool:
+        """Whether somebody without a name, from any network, gets an answer."""
+        return not (self.required or self.allow_callers or self.has_networks)
+
+    @property
     def has_rates(self) -> bool:
         """Whether requests are counted."""
         return self.per_caller is not None or self.total is not None

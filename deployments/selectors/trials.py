@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from deployments.models import Endpoint, EndpointMode, GatewayListener, NodeState, Placement
 from deployments.models import PlacementState as State
+from deployments.selectors.access_rules import access_rules
 from models_registry.models import Environment, ModelVersion
 
 
@@ -42,10 +43,14 @@ def trial_places(version: ModelVersion) -> list[TrialPlace]:
     )
     normal = {
         one.environment_id
-        for one in Endpoint.objects.filter(model_id=version.model_id).select_related("current")
+        for one in Endpoint.objects.filter(model_id=version.model_id).select_related(
+            "current", "access_policy"
+        )
         if one.current
         and one.current.mode == EndpointMode.NORMAL
         and any(one.current.weights.values())
+        # Where callers have to say who they are, we ask the node itself: a trial is no caller.
+        and access_rules(one).lets_strangers_in
     }
     listeners: dict[int, GatewayListener] = {}
     for listener in GatewayListener.objects.filter(gateway__connected=True).select_related(

@@ -18,6 +18,7 @@ from console.services.job_runs import JobRun
 from deployments.adapters import load_generator
 from deployments.adapters.load_generator import LoadPlan, LoadRun
 from deployments.models import Endpoint, EndpointMode, GatewayListener
+from deployments.selectors.access_rules import access_rules
 from deployments.selectors.readiness import ready_versions
 from deployments.services.load_reports import html_report
 from models_registry.models import Environment, LoadTest, ModelVersion
@@ -75,11 +76,11 @@ def ask_for_load_test(
 def find_target(version: ModelVersion, environment: Environment) -> Target:
     """The gateway listener of the environment, when the version can be called there by number.
 
-    Raises Conflict: `version_not_ready`, `endpoint_not_normal`, `no_gateway`.
+    Raises Conflict: `version_not_ready`, `endpoint_not_normal`, `access_policy`, `no_gateway`.
     """
     endpoint = (
         Endpoint.objects.filter(model_id=version.model_id, environment=environment)
-        .select_related("current")
+        .select_related("current", "access_policy")
         .first()
     )
     if endpoint is None or version.number not in ready_versions(endpoint):
@@ -95,6 +96,12 @@ def find_target(version: ModelVersion, environment: Environment) -> Target:
             f"The endpoint {endpoint} {mode}, so its versions cannot be called by number.",
             code="endpoint_not_normal",
             hint="Put it back into the mode “normal” with some version in traffic.",
+        )
+    if not access_rules(endpoint).lets_strangers_in:
+        raise Conflict(
+            f"The access policy of {endpoint} lets in only callers that it knows.",
+            code="access_policy",
+            hint="Run the load test in an environment whose policy asks nobody who he is.",
         )
     listener = (
         GatewayListener.objects.filter(environment=environment)

@@ -22,6 +22,9 @@ from deployments.rules.caller_keys import digest_of
 from deployments.rules.jwks import parse_jwks
 from deployments.services import token_issuers
 from deployments.services.gateways import gateway_state
+from deployments.services.load_tests import find_target
+from deployments.services.traffic import offer_first_traffic
+from models_registry.models import ModelVersion
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
 from tests.models_registry.browsing import Visitor
@@ -365,3 +368,16 @@ def test_errors_of_services_carry_words() -> None:
     with pytest.raises(CovenantError) as refused:
         parse_jwks("no json")
     assert refused.value.hint
+
+
+def test_a_load_test_says_that_a_policy_would_not_let_it_in(one: Fleet, sam: APIClient) -> None:
+    version = ModelVersion.objects.get()
+    first = offer_first_traffic(Endpoint.objects.get(), version.number, one.sam)
+    assert first is not None
+    assert find_target(version, one.production).gateway == one.gateway.name
+    put(sam, KEYED)
+    with pytest.raises(CovenantError) as refused:
+        find_target(version, one.production)
+    assert refused.value.code == "access_policy"
+    put(sam, {"rate_limits": {"total": {"requests": 5}}})
+    assert find_target(version, one.production)
