@@ -18,11 +18,13 @@ from django.views.decorators.http import require_POST
 from console.actors import allowed
 from console.api.authentication import actor_of
 from console.errors import CovenantError, NotAcknowledged
-from deployments.models import EndpointMode, TrafficSplit
+from deployments.models import Endpoint, EndpointMode, TrafficSplit
 from deployments.rules.gateway_capabilities import Capability
 from deployments.selectors.acknowledgements import gateway_words
 from deployments.selectors.endpoint_types import EndpointPage
 from deployments.selectors.gateway_words import lacking_words
+from deployments.selectors.readiness import ready_versions
+from deployments.selectors.rollback_choice import rollback_offer
 from deployments.services.rollbacks import roll_back
 from deployments.services.traffic import set_mode, wait_acknowledged
 
@@ -114,6 +116,23 @@ def act_context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
         ],
         # The target that the person saw, so that a change meanwhile cannot redirect the click.
         "rollback_fields": [("to", page.rollback_target or ""), ("next", here)],
+    }
+
+
+def rollback_alone(request: HttpRequest, endpoint: Endpoint) -> dict[str, Any]:
+    """The rollback button for a page that is not the endpoint's own; four queries at most."""
+    if not allowed(actor_of(request), "endpoint.rollback", endpoint.model.team_id):
+        return {"may_roll_back": False}
+    choice = rollback_offer(endpoint, ready_versions(endpoint))
+    return {
+        "may_roll_back": True,
+        "rollback_page": {
+            "environment": endpoint.environment.name,
+            "model": endpoint.model.name,
+            "rollback_target": choice.target,
+            "rollback_gone": choice.gone,
+        },
+        "rollback_fields": [("to", choice.target or ""), ("next", request.path)],
     }
 
 

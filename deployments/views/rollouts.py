@@ -32,6 +32,7 @@ from deployments.selectors.rollouts import (
     rollout_row,
 )
 from deployments.views import rollout_words as words
+from deployments.views.rollbacks import rollback_alone
 from deployments.views.rollout_acts import acts_of
 from models_registry.models import Environment
 
@@ -104,6 +105,8 @@ def detail(request: HttpRequest, rollout_id: uuid.UUID) -> HttpResponse:
         },
     }
     fragment = bool(request.headers.get("HX-Request"))
+    if not fragment and page.rollout.ended_at is None:
+        context |= rollback_alone(request, page.rollout.endpoint)
     template = "_rollout.html" if fragment else "detail.html"
     return render(request, f"deployments/rollouts/{template}", context)
 
