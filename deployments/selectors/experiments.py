@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -107,9 +108,17 @@ def _points(found: Estimate | None) -> tuple[float | None, float | None, float |
     return 100 * found.value, 100 * found.low, 100 * found.high
 
 
+def _telling(points: Sequence[tuple[datetime, Estimate]]) -> Sequence[tuple[datetime, Estimate]]:
+    """Without the first ones, whose intervals are so wide that nothing else could be seen."""
+    if not points:
+        return points
+    widest = 8 * (points[-1][1].high - points[-1][1].low)
+    return [point for point in points if point[1].high - point[1].low <= widest]
+
+
 def experiment_chart(view: ExperimentView) -> dict[str, Any]:
     """The difference over time in percentage points, with the ends of its interval."""
-    points = view.evidence.points
+    points = _telling(view.evidence.points)
     times = [minute.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for minute, _ in points]
 
     def line(name: str, field: str, **style: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import replace
 from datetime import datetime
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -51,10 +52,10 @@ def start_experiment(
     `margin` is in percentage points of conversion, `confidence` in percent; `window` is how long
     after its answer an outcome counts.
 
-    Raises Invalid, NotFound, NotAllowed, Conflict `experiment_running`, `not_ready` or
-    `not_by_gateway`.
+    Raises Invalid, NotFound, NotAllowed, Conflict `experiment_running`, `not_ready`, and
+    `not_by_gateway` or `no_edge` where nobody could count.
     """
-    settings = parse_settings(
+    agreed = parse_settings(
         outcome=outcome.strip(),
         margin=margin,
         confidence=confidence,
@@ -62,6 +63,7 @@ def start_experiment(
         window=window,
     )
     _check(name, baseline, candidate)
+    _need_edge()
     with transaction.atomic():
         endpoint = locked_endpoint(environment, model, actor, "experiment.manage")
         splits.check_ready({baseline: 1, candidate: 1}, ready_versions(endpoint))
@@ -78,7 +80,7 @@ def start_experiment(
             name=name.strip(),
             baseline=baseline,
             candidate=candidate,
-            settings=settings.to_json(),
+            settings=agreed.to_json(),
             started_by=actor.user,
             started_at=timezone.now(),
         )
@@ -139,6 +141,15 @@ def _check(name: str, baseline: int, candidate: int) -> None:
         )
 
 
+def _need_edge() -> None:
+    if settings.CONFIG.edge_address is None:
+        raise Conflict(
+            "There is no edge process here that could count answers and outcomes.",
+            code="no_edge",
+            hint="Run `manage.py edge` and say where it is by COVENANT_EDGE.",
+        )
+
+
 @transaction.atomic
 def _take_off(found: ExperimentView, actor: Actor) -> bool:
     """False when somebody ended it meanwhile."""
@@ -189,14 +200,14 @@ def _move(endpoint: Endpoint, experiment: Experiment, why: str, actor: Actor) ->
 
 def _why(found: ExperimentView) -> str:
     difference = found.evidence.difference
-    settings = found.settings
+    agreed = found.settings
     if difference is None:
         raise RuntimeError("nothing is known of the difference")
     return (
         f"In the experiment {found.experiment.name}, v{found.experiment.candidate} converts worse "
         f"than v{found.experiment.baseline} by {-100 * difference.value:.2f} percentage points "
-        f"(with {100 * settings.confidence:g} % confidence between {-100 * difference.high:.2f} "
-        f"and {-100 * difference.low:.2f}); the margin is {100 * settings.margin:g}."
+        f"(with {100 * agreed.confidence:g} % confidence between {-100 * difference.high:.2f} "
+        f"and {-100 * difference.low:.2f}); the margin is {100 * agreed.margin:g}."
     )
 
 

@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.actors import allowed, require
@@ -81,7 +82,7 @@ def detail(
         "experiment": experiment,
         "settings": view.settings,
         "call": _call(view.settings.outcome),
-        "margin": 100 * view.settings.margin,
+        "margin": _margin(view),
         "confidence": f"{100 * view.settings.confidence:g} %",
         "under_way": experiment.state == ExperimentState.RUNNING,
         "chart_url": reverse(
@@ -154,7 +155,7 @@ def _evidence(view: ExperimentView) -> dict[str, Any]:
 
 def _sentence(view: ExperimentView) -> str:
     """What may be said now, in one sentence."""
-    found, margin = view.evidence, 100 * view.settings.margin
+    found = view.evidence
     if found.difference is None:
         return _(
             "Too few answers or outcomes to say anything yet: it takes 100 answers of each "
@@ -170,7 +171,13 @@ def _sentence(view: ExperimentView) -> str:
         ),
         Verdict.TOO_FEW: "",
     }[found.verdict]
-    return words % {"margin": _("%(n)g percentage points") % {"n": margin}}
+    return words % {"margin": _margin(view)}
+
+
+def _margin(view: ExperimentView) -> str:
+    points = 100 * view.settings.margin
+    words = ngettext("%(n)s percentage point", "%(n)s percentage points", 1 if points == 1 else 2)
+    return words % {"n": f"{points:g}"}
 
 
 def _interval(found: Estimate | None, unit: str) -> dict[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -167,3 +168,16 @@ def test_answers_and_outcomes_count_once_however_often_they_come(two: Fleet) -> 
     stop_experiment(**HERE, experiment_id=experiment.pk, actor=two.sam)
     assert record_outcomes([outcome("e")]) == set()
     assert view_of(experiment, now=now + timedelta(hours=1)).evidence.candidate.answered == 5
+
+
+def test_where_nobody_could_count_nothing_is_begun(two: Fleet, settings: Any) -> None:
+    settings.CONFIG = replace(settings.CONFIG, edge="none")
+    with pytest.raises(Conflict) as refused:
+        begin(two)
+    assert refused.value.code == "no_edge"
+    settings.CONFIG = replace(settings.CONFIG, edge="embedded")
+    two.gateway.adapter = "kong"
+    two.gateway.save()
+    with pytest.raises(Conflict) as refused:
+        begin(two)
+    assert refused.value.code == "not_by_gateway"
