@@ -95,7 +95,7 @@ def act_context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
     actor, team = actor_of(request), page.endpoint.model.team_id
     here = request.path
     lacks = lacking_words(page.environment, MODE_NEEDS.values())
-    missing = {mode: lacks.get(need.value, "") for mode, need in MODE_NEEDS.items()}
+    missing = {str(mode): lacks.get(need.value, "") for mode, need in MODE_NEEDS.items()}
     return {
         "may_roll_back": allowed(actor, "endpoint.rollback", team),
         "may_change_mode": allowed(actor, "endpoint.mode", team),
