@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from django.utils import timezone
@@ -13,11 +13,16 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.authentication import user_of
-from console.errors import FieldError, Invalid, NotFound
+from console.errors import NotFound
 from deployments.rules.histograms import Histogram
 from deployments.rules.version_comparisons import Figures, on_one_axis
 from deployments.selectors.comparison_words import sentences
-from deployments.selectors.version_comparisons import Pair, VersionComparison, compare_versions
+from deployments.selectors.version_comparisons import (
+    Pair,
+    VersionComparison,
+    compare_versions,
+    version_named,
+)
 
 
 class ComparedQuantileSerializer(serializers.Serializer[Any]):
@@ -144,20 +149,6 @@ class CompareView(APIView):
         return Response(ComparisonSerializer(answer(found, window)).data)
 
 
-def version_named(text: str, field: str) -> int | None:
-    """A version number as the address names it; None for nothing. Raises Invalid."""
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and 0 < int(text[:10]) < 2**31):
-        raise Invalid(
-            f"{text[:40]!r} is no version.",
-            code="invalid_comparison",
-            hint="Name a version by its number.",
-            errors=(FieldError(f"/{field}", "A version's number."),),
-        )
-    return int(text)
-
-
 def answer(comparison: VersionComparison, window: str) -> dict[str, Any]:
     """The comparison as the API gives it."""
     since, until = comparison.shared or (None, None)
@@ -188,7 +179,11 @@ def _figures(one: Figures) -> dict[str, Any]:
         for name, found in one.quantiles.items()
     }
     return {
-        **{name: getattr(one, name) for name in ComparedVersionSerializer().fields},
+        **{
+            field.name: getattr(one, field.name)
+            for field in fields(one)
+            if field.name not in ("latency", "quantiles")
+        },
         "quantiles": quantiles,
     }
 

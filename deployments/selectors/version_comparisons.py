@@ -145,6 +145,15 @@ def compare_versions(
     )
 
 
+def version_named(text: str, field: str) -> int | None:
+    """A version number as the address names it; None for nothing. Raises Invalid."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:10]) < 2**31):
+        raise _fault(field, f"{text[:40]!r} is no version.", "Name a version by its number.")
+    return int(text)
+
+
 def _both(pair: Pair, a: int | None, b: int | None) -> tuple[int | None, int | None]:
     if a is not None and a == b:
         raise _fault("b", f"v{b} cannot be compared with itself.", "Name two versions.")

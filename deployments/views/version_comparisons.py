@@ -17,10 +17,14 @@ from django.views.decorators.http import require_safe
 from console.api.authentication import user_of
 from console.errors import Invalid, NotFound
 from console.templatetags.console_formats import latency, percentage, whole_number
-from deployments.api.version_comparisons import version_named
 from deployments.rules.version_comparisons import QUANTILES, Estimate, Figures, needed_for
 from deployments.selectors.comparison_words import sentences, small
-from deployments.selectors.version_comparisons import Pair, VersionComparison, compare_versions
+from deployments.selectors.version_comparisons import (
+    Pair,
+    VersionComparison,
+    compare_versions,
+    version_named,
+)
 
 WINDOWS = ("15m", "1h", "6h", "24h", "7d")
 # Counters of the gateways → words and whose fault it is, in this order.
@@ -77,7 +81,7 @@ def compare(request: HttpRequest, environment: str, model: str) -> HttpResponse:
             now=timezone.now(),
             user=user_of(request),
         )
-    context = {
+    context: dict[str, Any] = {
         "nav_section": "endpoints",
         "environment": environment,
         "model": model,
