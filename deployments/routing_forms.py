@@ -23,7 +23,6 @@ class _VersionForm(forms.Form):
             label=_("Version"),
             choices=[(number, f"v{number}") for number in versions],
             coerce=int,
-            required=False,
         )
 
     def has_changed(self) -> bool:

@@ -100,7 +100,7 @@ def test_testers_are_written_by_the_page_and_reach_the_gateways_first(
     [
         ({"revision": "7"}, "has changed"),
         ({"reason": ""}, "required"),
-        ({"tester-0-caller": "qa", "tester-0-version": ""}, "Give caller and version"),
+        ({"tester-0-caller": "qa", "tester-0-version": ""}, "This field is required."),
         ({"rule-0-header": "x y", "rule-0-value": "1", "rule-0-version": "2"}, "name is not valid"),
     ],
 )
