@@ -132,8 +132,9 @@ class EndpointRoutes:
     input_rules: InputRules | None = None
     invalid_code: str = "invalid_input"
     idempotent: bool = False
-    retried: tuple[tuple[str, str], ...] = ()
-    """Of a version on trial its cluster, and the one that asks the baseline when it fails."""
+    retried: tuple[tuple[str, str, str], ...] = ()
+    """Of a version on trial its cluster, the one that asks the baseline when it fails, and its
+    hosts there."""
     rules: str | None = None
     """Who answers inferences in place of `answer`, where the contract has rules."""
 
@@ -141,7 +142,7 @@ class EndpointRoutes:
         """Names of every cluster that these routes may send a request to."""
         names = {name for name, _ in self.split} | {name for _, name in self.pinned}
         names |= {name for _, _, name in self.header_rules}
-        names |= {name for _, name in self.retried}
+        names |= {name for _, *others in self.retried for name in others}
         names |= {self.mirror[0]} if self.mirror else set()
         names |= {SAMPLES_CLUSTER} if self.sampled else set()
         return frozenset(names | {name for name in (self.answer, self.rules) if name})
@@ -318,7 +319,10 @@ def _routes(endpoint: EndpointState, *, edge: bool) -> EndpointRoutes:
         input_rules=endpoint.input_rules,
         invalid_code=endpoint.invalid_code,
         idempotent=endpoint.idempotent,
-        retried=tuple((of(v), of(v, ClusterKind.RETRIED)) for v in on_trial(endpoint)),
+        retried=tuple(
+            (of(v), of(v, ClusterKind.RETRIED), of(v, ClusterKind.CANDIDATE))
+            for v in on_trial(endpoint)
+        ),
         rules=_key(endpoint, ClusterKind.RULES).name
         if mode is Mode.FALLBACK and endpoint.rules_fallback and edge
         else None,

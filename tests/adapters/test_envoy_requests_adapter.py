@@ -19,6 +19,7 @@ from deployments.rules.access_rules import AccessRules, RequestLimits
 from deployments.rules.gateway_state import Target
 from models_registry.adapters import triton_config
 from models_registry.rules.tuning import Tensor, TuningChoice, TuningFacts, plan
+from tests import stack
 from tests.adapters import request_fuzz
 from tests.adapters.edges import (  # noqa: F401 - fixtures
     MODEL,
@@ -169,13 +170,22 @@ def test_each_fault_is_told_with_its_place(caller: Caller, name: str) -> None:
     assert words in told[pointer], told
 
 
-def test_all_faults_are_told_at_once(caller: Caller) -> None:
+def test_all_faults_are_told_at_once_and_the_first_is_logged(edge: Edge, caller: Caller) -> None:
     body = whole(amounts={"data": [1, "2", 3]}, counts={"shape": [2]}, flag=None)
-    reply = caller.infer(MODEL, body)
+    reply = caller.infer(MODEL, body, x_request_id="refused-2")
+    assert caller.infer(MODEL, whole(), x_request_id="good-2").status == 200
     assert [one["pointer"] for one in reply.json["errors"]] == [
         "/inputs/0/data/1", "/inputs/1/shape", "/inputs",
     ]  # fmt: skip
     assert "(3 faults in all)" in reply.json["detail"]
+
+    def logged() -> dict[str, tuple[int, str | None]]:
+        lines = [json.loads(line) for line in edge.log.read_text().splitlines()]
+        return {one["x_request_id"]: (one["status"], one["refused"]) for one in lines}
+
+    stack.wait_until("access log", lambda: "good-2" in logged(), edge.envoy.process, edge.envoy.log)
+    assert logged()["refused-2"] == (422, "/inputs/0/data/1")
+    assert logged()["good-2"] == (200, None)
 
 
 def test_binary_data_is_looked_at_as_well(caller: Caller) -> None:

@@ -117,8 +117,8 @@ def test_a_version_on_trial_has_a_cluster_that_asks_the_baseline() -> None:
     (cluster,) = (one for one in snapshot.clusters if one.name == retried)
     assert cluster.members == ("production/m/2/candidate", "production/m/1")
     (routes,) = snapshot.route_tables[0].endpoints
-    assert routes.retried == (("production/m/2", retried),)
-    assert retried in routes.destinations()
+    assert routes.retried == (("production/m/2", retried, "production/m/2/candidate"),)
+    assert {retried, "production/m/2/candidate"} <= routes.destinations()
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,7 @@ def _access_log(listener: Listener) -> JSON:
                     "flags": "%RESPONSE_FLAGS%",
                     "duration_ms": "%DURATION%",
                     "attempts": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+                    "refused": f"%DYNAMIC_METADATA({REQUESTS_FILTER}:refused)%",
                     "bytes_received": "%BYTES_RECEIVED%",
                     "bytes_sent": "%BYTES_SENT%",
                 }

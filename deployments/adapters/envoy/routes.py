@@ -267,7 +267,7 @@ def _by_rules(endpoint: EndpointRoutes) -> JSON:
 
 
 def _split(endpoint: EndpointRoutes, *, retried: bool = False) -> JSON:
-    onto_baseline = dict(endpoint.retried) if retried else {}
+    onto_baseline = {name: asks for name, asks, _ in endpoint.retried if retried}
     clusters = [
         {
             "name": onto_baseline.get(name, name),

@@ -32,7 +32,8 @@ local function refuse(handle, code, report)
   local first = report[1]
   local detail = (first.pointer ~= "" and first.pointer .. ": " or "") .. first.detail
   if report.n > 1 then detail = detail .. " (" .. report.n .. " faults in all)" end
-  handle:streamInfo():dynamicMetadata():set("covenant.requests", "refused", first.pointer)
+  handle:streamInfo():dynamicMetadata():set("covenant.requests", "refused",
+    first.pointer == "" and "/" or first.pointer)
   respond(handle, 422, code, "Invalid request", detail, HINT, errors_json(report))
 end
 
