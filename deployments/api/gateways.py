@@ -79,7 +79,11 @@ class GatewayRemovalSerializer(serializers.Serializer[Any]):
 class GatewayListView(APIView):
     required_actions: ClassVar[dict[str, str]] = {"POST": "gateway.register"}
 
-    @extend_schema(summary="List gateways, with what each can do", responses=GatewayListSerializer)
+    @extend_schema(
+        operation_id="gateways_list",
+        summary="List gateways, with what each can do",
+        responses=GatewayListSerializer,
+    )
     def get(self, request: Request) -> Response:
         return Response(GatewayListSerializer({"results": gateway_rows()}).data)
 
