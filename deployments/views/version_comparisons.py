@@ -32,7 +32,7 @@ MEANINGS = (
     ("2xx", gettext_lazy("Answered"), ""),
     ("4xx", gettext_lazy("Refused: the request was wrong"), "caller"),
     ("5xx", gettext_lazy("Failed"), "provider"),
-    ("rescued", gettext_lazy("Failed, and answered by the other version"), "provider"),
+    ("rescued", gettext_lazy("Failed at first, answered by another attempt"), "provider"),
     ("timeout", gettext_lazy("No answer in time"), "provider"),
     ("no_node", gettext_lazy("No node was there to answer"), "provider"),
 )

@@ -41,7 +41,7 @@ KINDS = {
     "BOOL": TensorProto.BOOL,
     "BYTES": TensorProto.STRING,
 }
-SEEDS = 600
+SEEDS = 400
 
 
 @pytest.fixture(scope="module")
