@@ -253,6 +253,8 @@ SPECTACULAR_SETTINGS = {
         "ReleaseStateEnum": "models_registry.models.ReleaseState",
         "NodeStateEnum": "deployments.models.NodeState",
         "PlacementStateEnum": "deployments.models.PlacementState",
+        "IncidentStateEnum": "deployments.models.IncidentState",
+        "IncidentSeverityEnum": "deployments.models.IncidentSeverity",
         "RevocationKindEnum": "console.models.RevocationKind",
         "SinkKindEnum": "console.models.SinkKind",
         "InvitationStateEnum": ["open", "accepted", "expired", "revoked"],
