@@ -18,8 +18,6 @@ from urllib.parse import unquote, urlsplit
 from console.env_sign_in import SIGN_IN_VARIABLES, SignInConfig, read_sign_in
 from console.env_values import ConfigError as ConfigError
 from console.env_values import EmailServer as EmailServer
-from console.env_values import kept_secret as kept_secret
-from console.env_values import parse_database_url as parse_database_url
 from console.env_values import (
     is_address,
     read_bool,
@@ -28,6 +26,8 @@ from console.env_values import (
     read_int,
     read_networks,
 )
+from console.env_values import kept_secret as kept_secret
+from console.env_values import parse_database_url as parse_database_url
 
 ROOT = Path(__file__).resolve().parent.parent
 

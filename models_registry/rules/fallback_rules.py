@@ -51,7 +51,7 @@ class RuleSet:
 
     def decide(self, row: Mapping[str, object]) -> Decision:
         """Who answers a row; see `Condition.holds` for what it is."""
-        unjudged = []
+        unjudged: list[int] = []
         for index, condition in enumerate(self.conditions):
             holds = None if index in self.set_aside else condition.holds(row)
             if holds:
