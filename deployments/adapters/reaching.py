@@ -40,6 +40,10 @@ class Refused(Exception):
         self.reason = reason
 
 
+class _Replaced(Exception):
+    """Something else is wanted of the gateway by now."""
+
+
 class NotYet(Exception):
     """A gateway took everything and has not said yet that it acts on it."""
 
@@ -201,7 +205,9 @@ class ReachingAdapter(GatewayAdapter):
 
     async def _apply(self, held: _Held, snapshot: Snapshot) -> None:
         try:
-            changed = await held.line.apply(snapshot)
+            changed = await self._unless_replaced(held, snapshot)
+        except _Replaced:
+            return
         except Refused as refusal:
             held.applied_at = _now()
             self._refuse(held, refusal, snapshot)
@@ -214,6 +220,26 @@ class ReachingAdapter(GatewayAdapter):
         held.acked = snapshot.version
         took = round((_now() - held.wanted_at) * 1000, 3)
         self._hear(Acked(held.registration.name, snapshot, took))
+
+    async def _unless_replaced(self, held: _Held, snapshot: Snapshot) -> bool:
+        """Apply, and give it up for what is wanted instead: a rollback waits for no other change.
+
+        Raises _Replaced, and what the line raises.
+        """
+        work = asyncio.create_task(held.line.apply(snapshot))
+        try:
+            while not work.done():
+                news = asyncio.create_task(held.wake.wait())
+                await asyncio.wait({work, news}, return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+                if not work.done() and held.wanted is not snapshot:
+                    raise _Replaced
+                if not work.done():
+                    held.wake.clear()
+            return work.result()
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
 
     def _refuse(self, held: _Held, refusal: Refused, snapshot: Snapshot | None = None) -> None:
         """Tell a refusal once, not each time that the same is tried again."""

@@ -109,6 +109,29 @@ def test_an_acknowledgement_waits_for_as_long_as_kong_may_take() -> None:
     assert settle_seconds(slow) == 10
 
 
+def test_a_rollback_waits_for_no_change_that_is_under_way(kong: tuple[Driven, KongEdge]) -> None:
+    """Kong's workers take their time with a new version; going back needs none."""
+    gateway, edge = kong
+    alone = {1: gateway.state().endpoints[0].targets[1]}
+    gateway.apply(targets=alone)
+    edge.kong.configuration["db_update_frequency"] = 60
+    edge.restart_control()
+    edge.control.wait(Connected)
+    gateway.apply(targets=alone)
+    gateway.set(gateway.snapshot(weights={1: 5000, 2: 5000}))
+
+    def said(kind: str) -> str:
+        with edge.kong.lock:
+            return str(edge.kong.stored[kind])
+
+    eventually(lambda: f"production.{MODEL}.v2.infer" in said("services"))
+    # Nothing leads to the new version yet: a worker may not know it.
+    assert set(gateway.versions(range(20)).values()) == {"1"}
+    gateway.set(gateway.snapshot(targets=alone, unavailable_code="gone_back"))
+    eventually(lambda: "gone_back" in said("plugins"), seconds=5)
+    assert "pre-function" not in said("plugins")
+
+
 def test_the_exported_file_holds_every_entity_under_what_it_belongs_to(
     kong: tuple[Driven, KongEdge],
 ) -> None:

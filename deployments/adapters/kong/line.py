@@ -8,6 +8,7 @@ what nobody needs any more goes.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,7 @@ class KongLine(Line):
         self._close = close
         self._settle_s = 0.0
         self._without_database = False
+        self._fresh: dict[str, tuple[Entity, float]] = {}
 
     async def probe(self) -> str:
         """Kong's version; and how long its workers may take, by its own configuration."""
@@ -67,10 +69,13 @@ class KongLine(Line):
         changes = changes_between(wanted, await self._present())
         for entity in changes.backends + changes.leading:
             await self._api.check(entity)
-        for part in (changes.backends, changes.leading):
-            for entity in part:
-                await self._api.write(entity)
-            await self._settle(part)
+        for entity in changes.backends:
+            self._fresh[entity.id] = (entity, asyncio.get_running_loop().time() + self._settle_s)
+            await self._api.write(entity)
+        await self._until_known(changes.leading)
+        for entity in changes.leading:
+            await self._api.write(entity)
+        await self._settle(changes.leading)
         await self._remove(changes.not_leading)
         await self._settle(changes.not_leading)
         await self._remove(changes.no_backends)
@@ -83,6 +88,22 @@ class KongLine(Line):
     async def _remove(self, removals: Iterable[Removal]) -> None:
         for kind, id, parent in removals:
             await self._api.remove(kind, id, parent)
+
+    async def _until_known(self, leading: Iterable[Entity]) -> None:
+        """Wait until Kong's workers know the backends that these lead to, and no longer.
+
+        What leads to backends that have been there, as a rollback does, does not wait.
+        """
+        now = asyncio.get_running_loop().time()
+        self._fresh = {id: one for id, one in self._fresh.items() if one[1] > now}
+        said = json.dumps([dict(entity.body) for entity in leading])
+        waits = [
+            known_at
+            for id, (entity, known_at) in self._fresh.items()
+            if id in said or str(entity.body.get("name") or entity.parent) in said
+        ]
+        if waits:
+            await asyncio.sleep(max(waits) - now)
 
     async def _settle(self, changed: Sized) -> None:
         if changed:
