@@ -26,7 +26,7 @@ QUICK = {"window_s": 5, "no_node_s": 2, "hold_s": 10, "probe_s": 5}
 def put(client: Client, automatic: bool, document: dict[str, Any]) -> None:
     """Set the policy, whatever it was."""
     body = {"automatic": automatic, "document": document, "reason": "Benchmark."}
-    client.put(POLICY, body, **{"If-Match": "*"})
+    client.put(POLICY, body, None, **{"If-Match": "*"})
 
 
 def main() -> None:

@@ -134,6 +134,7 @@ def set_policy(
             "document": document,
             "reason": reason,
         },
+        None,
         **{"If-Match": f'"{found["revision"]}"'},
     ).json()
     show(answer, as_json=session.as_json, words=_policy_words(endpoint, answer))

@@ -81,8 +81,8 @@ def _title(line: Line) -> tuple[str, str, str]:
         kind = line.kind.removeprefix("rollout.")
         words = str(ROLLOUTS.get(kind, _("Rollout of v%(version)s")))
         return words % {"version": line.version}, "rollouts", "info"
-    words, icon, tone = EVENTS.get(line.kind, (line.kind, "info", "neutral"))
-    return str(words), icon, tone
+    said, icon, tone = EVENTS.get(line.kind, (line.kind, "info", "neutral"))
+    return str(said), icon, tone
 
 
 def _of_split(split: TrafficSplit) -> tuple[str, str, str]:
