@@ -3,10 +3,11 @@
     python -m benchmarks.rollout_faults [REQUESTS_PER_SECOND]
 
 Uses databases, two Tritons and an Envoy of its own; what are processes of ours elsewhere (gateway
-control, edge, collector, traffic control) run as threads of this one. Versions 1 of four models serve on the first
-node; versions 2 on the second one fail every run, are slow, answer NaN, or are good until their
-Triton is killed. Each gets 10 % by a rollout under load. Printed is the time from when the version
-got its first traffic (or was killed) until every gateway had acknowledged that it has none.
+control, edge, collector, traffic control) run as threads of this one. Versions 1 of four models
+serve on the first node; versions 2 on the second one fail every run, are slow, answer NaN, or are
+good until their Triton is killed. Each gets 10 % by a rollout under load. Printed is the time from
+when the version got its first traffic (or was killed) until every gateway had acknowledged that it
+has none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,7 +46,7 @@ from console.adapters.triton import TritonClient  # noqa: E402
 from console.stack import envoy, process  # noqa: E402
 from deployments.adapters import repository  # noqa: E402
 from deployments.adapters.repository import FilePart  # noqa: E402
-from deployments.models import Gateway, Node, Rollout, TrafficSplit  # noqa: E402
+from deployments.models import Gateway, Node, NodeState, Rollout, TrafficSplit  # noqa: E402
 from deployments.processes.collector import Collector  # noqa: E402
 from deployments.processes.traffic import TrafficControl  # noqa: E402
 from deployments.services import fleet  # noqa: E402
@@ -125,7 +126,9 @@ def everything(folder: Path) -> Iterator[Parts]:
     with ExitStack() as running:
         tritons = []
         for number in (1, 2):
-            triton, child = stack.start_triton(folder / f"triton{number}")
+            triton, child = stack.start_triton(
+                folder / f"triton{number}", settings.CONFIG.triton_repository_key
+            )
             running.callback(process.stop, child, signal.SIGTERM, seconds=5)
             tritons.append(triton)
         parts = _rows(tritons)
@@ -209,12 +212,13 @@ def case(parts: Parts, number: int, name: str, rate: float) -> dict[str, Any]:
     """One bad version: how long until it has no traffic any more."""
     model = factories.make_model(f"bad_model_{number}")
     factories.make_contract(model)
-    ready_version(parts.fleet, factories.make_version(model, queue_delay_us=0))
-    placement = ready_version(parts.fleet, factories.make_version(model, queue_delay_us=0))
-    placement.node = parts.second
-    placement.save()
+    versions = [factories.make_version(model, queue_delay_us=0) for _ in range(2)]
+    # Files first: the watch of nodes takes a version off that is said to be there and is not.
     place(parts.tritons[0], model.name, 1, factories.tiny_onnx(0.1))
     place(parts.tritons[1], model.name, 2, CASES[name]())
+    ready_version(parts.fleet, versions[0])
+    ready_version(replace(parts.fleet, node=parts.second), versions[1])
+    eventually(lambda: not Node.objects.exclude(state=NodeState.READY).exists(), 60)
     wait_acknowledged(_serve_first(parts, model.name), 30)
     with Load(f"{parts.url}/v2/models/{model.name}/infer", rate) as load:
         time.sleep(3)

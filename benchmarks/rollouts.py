@@ -69,6 +69,7 @@ def build(count: int) -> list[Endpoint]:
         actor=fleet.sam,
     )
     acknowledge()
+    first.refresh_from_db()
     endpoints = [first, *_copies(first, count - 1)]
     ids = [endpoint.pk for endpoint in endpoints]
     return list(Endpoint.objects.select_related("model", "environment").filter(pk__in=ids))
@@ -96,7 +97,6 @@ def _copies(first: Endpoint, count: int) -> list[Endpoint]:
         )
         _copied(Placement, placement, [{"deployment": one} for one in deployments])
     endpoints = _copied(Endpoint, first, [{"model": one, "current": None} for one in models])
-    first.refresh_from_db()
     assert first.current is not None
     splits = _copied(TrafficSplit, first.current, [{"endpoint": one} for one in endpoints])
     for endpoint, split in zip(endpoints, splits, strict=True):
@@ -183,7 +183,11 @@ def play(endpoints: list[Endpoint], start: datetime, seconds: int) -> datetime:
             walls.append(1000 * (time.perf_counter() - wall))
             processors.append(1000 * (time.process_time() - processor))
         statements.append(float(len(queries)))
-        assert done.looked == len(endpoints), done
+        assert done.looked == len(endpoints), (
+            number,
+            done,
+            list(Rollout.objects.values_list("state", "cause", "message").distinct()[:5]),
+        )
         acknowledge()
     report(
         "rollouts",

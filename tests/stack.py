@@ -101,11 +101,11 @@ def wait_until(
         time.sleep(0.02)
 
 
-def start_triton(folder: Path) -> tuple[RunningTriton, subprocess.Popen[bytes]]:
-    """Start a Triton whose files lie under `folder`."""
+def start_triton(folder: Path, key: str = "") -> tuple[RunningTriton, subprocess.Popen[bytes]]:
+    """Start a Triton whose files lie under `folder`; its repository key is made where none is."""
     programs = triton.find()
     http, grpc, metrics = free_port(), free_port(), free_port()
-    key = secrets.token_urlsafe(16)
+    key = key or secrets.token_urlsafe(16)
     repository = folder / "repository"
     command = triton.server(
         programs,

@@ -55,7 +55,7 @@ def alarm(
             return Alarm(
                 "error_rate",
                 f"{numbers.provider_faults} of {numbers.requests} requests failed within "
-                f"{seconds:g} s ({share:.3g} %, limit {check.max_error_rate:g} %).",
+                f"{seconds:.3g} s ({share:.3g} %, limit {check.max_error_rate:g} %).",
             )
         if check.max_p99_ms is not None:
             slow = numbers.slower_than(check.max_p99_ms)
@@ -63,7 +63,7 @@ def alarm(
                 return Alarm(
                     "latency",
                     f"{slow} of {numbers.requests} requests took longer than "
-                    f"{check.max_p99_ms:g} ms within {seconds:g} s; 1 % may.",
+                    f"{check.max_p99_ms:g} ms within {seconds:.3g} s; 1 % may.",
                 )
     if (
         answers is not None
