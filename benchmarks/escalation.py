@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from benchmarks.demo_stack import ENVIRONMENT, GATEWAY, MODEL, person, report, set_split
@@ -29,6 +30,11 @@ def put(client: Client, automatic: bool, document: dict[str, Any]) -> None:
     client.put(POLICY, body, None, **{"If-Match": "*"})
 
 
+def stands_in(client: Client, phase: str) -> bool:
+    """Whether the endpoint has come to this phase."""
+    return bool(client.get(POLICY)["phase"] == phase)
+
+
 def main() -> None:
     client = person("sam")
     before = client.get(POLICY)
@@ -41,11 +47,10 @@ def main() -> None:
             time.sleep(2)
             killed = caller.mark()
             os.kill(pid_of("triton"), signal.SIGKILL)
-            times = {
-                phase: caller.mark() - killed
-                for phase in ("held", "probing", "settling", "watching")
-                if wait(phase, lambda phase=phase: client.get(POLICY)["phase"] == phase) >= 0
-            }
+            times = {}
+            for phase in ("held", "probing", "settling", "watching"):
+                wait(phase, partial(stands_in, client, phase))
+                times[phase] = caller.mark() - killed
     finally:
         put(client, before["automatic"], before["document"])
     after = [answer for answer in caller.tally.answers if answer.at > killed]
