@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import httpx
 import pytest
 from django.utils import timezone
 
@@ -19,7 +20,7 @@ from deployments.services import fleet
 from deployments.services.traffic import set_split, wait_acknowledged
 from tests import factories, stack
 from tests.adapters.gateways import Upstream
-from tests.deployments.calling import infer
+from tests.deployments.calling import BODY
 from tests.deployments.conftest import Fleet, ready_version, running_control
 from tests.deployments.edge_running import running_edge
 from tests.deployments.waiting import eventually
@@ -48,16 +49,19 @@ class Pair:
         )
 
     def call(self, times: int) -> None:
-        for _ in range(times):
-            assert infer(self.fleet.url(), MODEL).status_code == 200
+        url = f"{self.fleet.url()}/v2/models/{MODEL}/infer"
+        with httpx.Client(timeout=5) as client:
+            for _ in range(times):
+                assert client.post(url, json=BODY).status_code == 200
 
     def call_until(self, found: Callable[[ComparisonWindow], bool]) -> ComparisonWindow:
         def look() -> ComparisonWindow | None:
-            self.call(5)
+            # One in twenty is sampled.
+            self.call(40)
             window = self.window()
             return window if found(window) else None
 
-        window = eventually(look, 15)
+        window = eventually(look, 20)
         assert window is not None
         return window
 
