@@ -223,3 +223,20 @@ def test_a_bodys_limit_and_the_contracts_own_code(edge: Edge, judged: Target) ->
     large = json.dumps(whole()).encode() + b" " * 2000
     assert problem(caller.infer(MODEL, large)) == (413, "body_too_large")
     assert caller.infer(MODEL, whole()).status == 200
+
+
+def test_of_a_very_large_body_the_elements_are_left_to_triton(caller: Caller) -> None:
+    count = 2_200_000
+    plain = json.dumps(whole(pixels={"shape": [1, count], "data": ["here"]}))
+
+    def sent(last: str, claimed: int = count) -> Reply:
+        text = plain.replace('"here"', "1," * (count - 1) + last).replace(str(count), str(claimed))
+        return caller.infer(MODEL, text.encode())
+
+    good = sent("1")
+    assert (good.status, good.version) == (200, "5")
+    wrong = sent('"x"')
+    assert (problem(wrong), wrong.version) == ((422, "invalid_input"), "5")
+    claims = sent("1", 10**12)
+    assert (problem(claims), claims.version) == ((422, "invalid_input"), "")
+    assert claims.json["errors"][0]["pointer"] == "/inputs/2/shape"
