@@ -174,6 +174,17 @@ class CallerKeyForm(ServiceForm):
     )
 
 
+class CertificateForm(ServiceForm):
+    certificate_file = forms.CharField(
+        label=_("Certificate chain"),
+        max_length=300,
+        required=False,
+        help_text=_("A file on the machine of the gateway control, PEM. Empty: plain HTTP."),
+    )
+    key_file = forms.CharField(label=_("Private key"), max_length=300, required=False)
+    reason = forms.CharField(label=_("Reason"), max_length=2000)
+
+
 class TokenIssuerForm(ServiceForm):
     name = forms.SlugField(
         label=_("Name"), max_length=60, help_text=_("Letters, digits, hyphen, underscore.")

@@ -7,6 +7,7 @@ from django.urls import path
 from deployments.views import (
     access,
     callers,
+    certificates,
     deploying,
     dossiers,
     endpoints,
@@ -132,6 +133,11 @@ urlpatterns = [
     ),
     path("gateways/", gateways.index, name="gateway-list"),
     path("gateways/<slug:gateway>/", gateways.detail, name="gateway-detail"),
+    path(
+        "gateways/<slug:gateway>/certificates/<slug:environment>/",
+        certificates.detail,
+        name="gateway-certificate",
+    ),
     path("gateways/<slug:gateway>/change/", gateways.change, name="gateway-change"),
     path("gateways/<slug:gateway>/remove/", gateways.remove, name="gateway-remove"),
     path("gateways/<slug:gateway>/export/", gateways.export, name="gateway-export"),

@@ -51,6 +51,28 @@ def show_gateway(session: Session, gateway: str) -> None:
     show(found, as_json=session.as_json, words=words)
 
 
+@gateways.command("certificate")
+@click.argument("gateway")
+@click.argument("environment")
+@click.argument("certificate_file", default="")
+@click.argument("key_file", default="")
+@click.option("--reason", default="")
+@click.pass_obj
+def set_certificate(
+    session: Session,
+    gateway: str,
+    environment: str,
+    certificate_file: str,
+    key_file: str,
+    reason: str,
+) -> None:
+    """Have a listener speak TLS with these files of the control's machine; without them, HTTP."""
+    body = {"certificate_file": certificate_file, "key_file": key_file, "reason": reason}
+    path = f"/gateways/{gateway}/certificates/{environment}/"
+    found = session.client.put(path, body).json()
+    show(found, as_json=session.as_json, words=f"{environment}: {found['public_url']}")
+
+
 @gateways.command("add")
 @click.argument("gateway")
 @click.argument("admin_url", metavar="ADMIN_URL")

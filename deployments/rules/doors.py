@@ -20,6 +20,7 @@ PAGE_ACTS: dict[str, str] = {
     "deployments:incident-resolve": "incident.handle",
     "deployments:experiment-list": "experiment.manage",
     "deployments:experiment-stop": "experiment.manage",
+    "deployments:gateway-certificate": "gateway.register",
     "deployments:gateway-change": "gateway.register",
     "deployments:gateway-list": "gateway.register",
     "deployments:gateway-remove": "gateway.register",

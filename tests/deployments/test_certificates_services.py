@@ -17,6 +17,7 @@ from deployments.services.gateways import gateway_state
 from tests import factories
 from tests.adapters.certificates import make_pair, write_pair
 from tests.deployments.conftest import Fleet
+from tests.models_registry.browsing import Visitor
 
 pytestmark = pytest.mark.django_db
 
@@ -113,3 +114,21 @@ def test_the_files_are_set_by_those_who_register_gateways(fleet_rows: Fleet) -> 
     assert off.json()["public_url"].startswith("http://")
     elsewhere = "/api/v1/gateways/none/certificates/production/"
     assert client.put(elsewhere, body, format="json").status_code == 404
+
+
+def test_the_page_of_a_certificate(tls: Fleet) -> None:
+    url = f"/gateways/{tls.gateway.name}/certificates/production/"
+    page = Visitor(tls.sam.user)
+    assert "no good pair read yet" in page.get(url)
+    assert held(tls)
+    assert "Valid until" in page.get(url)
+    GatewayListener.objects.update(certificate_not_after=timezone.now() + timedelta(days=20))
+    assert "ends soon" in page.get(url)
+    half = page.client.post(url, {"certificate_file": "/a.crt", "key_file": "", "reason": "So."})
+    assert half.status_code == 422
+    assert "Give both files, or neither." in half.content.decode()
+    off = page.client.post(url, {"certificate_file": "", "key_file": "", "reason": "So."})
+    assert off.status_code == 302
+    assert "plain HTTP" in page.get(url)
+    assert "Certificate" in page.get(f"/gateways/{tls.gateway.name}/")
+    assert page.get(f"/gateways/{tls.gateway.name}/certificates/nowhere/").status == 404
