@@ -269,7 +269,7 @@ def fast_words(check: FastCheck | None) -> list[str]:
 
 
 EVENTS = {
-    "started": (gettext_lazy("Started"), "play", ""),
+    "started": (gettext_lazy("Rollout started"), "play", ""),
     "paused": (gettext_lazy("Paused"), "pause", "warn"),
     "resumed": (gettext_lazy("Resumed"), "play", ""),
     "skipped": (gettext_lazy("Step skipped"), "arrow-right", ""),
