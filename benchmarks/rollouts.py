@@ -156,6 +156,7 @@ def calls(at: float, *, failing: bool = False) -> str:
 
 def remember(endpoints: list[Endpoint], until: float, seconds: int) -> None:
     """Fill the rings as they are after so many seconds."""
+    live_store.store({}, {}, BOUNDS)
     points = [calls(until - back) for back in range(seconds, 0, -1)]
     for endpoint in endpoints:
         pipe = live.connection().pipeline(transaction=False)

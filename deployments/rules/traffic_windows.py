@@ -64,6 +64,9 @@ class WindowNumbers:
         A bucket that the limit lies in counts as within it, so that a version is never blamed for
         how coarsely it was measured.
         """
+        if not self.bounds:
+            # Nobody knows what the buckets mean.
+            return 0
         first = bisect_left(self.bounds, limit_ms) + 1
         return sum(count for index, count in self.buckets.items() if index >= first)
 

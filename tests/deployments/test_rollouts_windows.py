@@ -12,7 +12,7 @@ from deployments.adapters import live_store
 from deployments.rules import histograms
 from deployments.rules.live_window import Second, to_point
 from deployments.rules.rollups import Traffic
-from deployments.rules.traffic_windows import WindowNumbers, window_numbers
+from deployments.rules.traffic_windows import WindowNumbers, nested_windows, window_numbers
 from deployments.selectors.analysis_windows import live_rings, traffic_windows
 
 BOUNDS = (1.0, 10.0, 80.0, 100.0)
@@ -58,6 +58,8 @@ def test_slower_blames_only_what_is_certain() -> None:
     assert numbers.slower_than(80.0) == 6
     assert numbers.slower_than(90.0) == 3, "the bucket of 80 to 100 may lie below 90"
     assert numbers.slower_than(1000.0) == 0
+    unknown = WindowNumbers(requests=10, bounds=(), buckets={2: 10})
+    assert unknown.slower_than(80.0) == 0, "without bounds nothing is certain"
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 60.0), st.integers(0, 50)), max_size=40))
@@ -72,6 +74,21 @@ def test_the_parts_of_a_window_add_up(counts: list[tuple[float, int]]) -> None:
     both = older + newer
     assert (both.requests, both.provider_faults) == (whole.requests, whole.provider_faults)
     assert sum(both.buckets.values()) == sum(whole.buckets.values())
+
+
+def test_windows_within_each_other_are_what_each_is_alone() -> None:
+    points = [second(ago, v4=(int(ago), 0, 1, [int(ago), 0, 0, 0, 0])) for ago in (29.0, 9.0, 2.0)]
+    now = NOW.timestamp()
+    nested = nested_windows(points, BOUNDS, version=4, lengths=(3.0, 10.0, 30.0), now=now)
+    for length, numbers in nested.items():
+        alone = window_numbers(points, BOUNDS, since=now - length, now=now)[4]
+        assert (numbers.requests, numbers.provider_faults, numbers.buckets) == (
+            alone.requests,
+            alone.provider_faults,
+            alone.buckets,
+        )
+    quiet = nested_windows(points, BOUNDS, version=9, lengths=(3.0,), now=now)
+    assert quiet[3.0].requests == 0
 
 
 @pytest.mark.django_db
