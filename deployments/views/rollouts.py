@@ -128,7 +128,7 @@ def _context(request: HttpRequest, page: RolloutPage) -> dict[str, Any]:
         "stages": [stage_row(one) for one in page.stages],
         "groups": _groups(page),
         "is_long": _is_long(page),
-        "metrics": [_metric(one) for one in page.metrics],
+        "metrics": [_metric(one, number) for number, one in enumerate(page.metrics)],
         "culprit": _culprit(page),
         "fast": words.fast_words(page.plan.fast),
         "times": [
@@ -191,11 +191,11 @@ def _is_long(page: RolloutPage) -> bool:
     return bool(known) and known[-1] - page.rollout.created_at > timedelta(hours=20)
 
 
-def _metric(view: MetricView) -> dict[str, Any]:
+def _metric(view: MetricView, number: int) -> dict[str, Any]:
     metric, latest = view.metric, view.latest
     return {
         "view": view,
-        "id": f"{'all' if view.step is None else view.step}-{metric.name}",
+        "id": f"{'all' if view.step is None else view.step}-{number}",
         "name": words.metric_name(metric),
         "how": words.metric_how(metric),
         "value": words.value_text(metric, latest.value if latest else None),
