@@ -187,13 +187,16 @@ def _listen(gateway: Gateway, listeners: Listeners, urls: Mapping[str, str]) -> 
             raise _fault("/listeners", f"{environment} is not known.", code="unknown_environment")
         if not address or not 0 < port < 65536:
             raise _fault("/listeners", f"{environment} needs an address and a port.")
+        known = gateway.listeners.filter(environment=places[environment]).first()
+        # Where a listener speaks TLS, registering the gateway anew does not change that.
+        scheme = "https" if known is not None and known.certificate_file else "http"
         GatewayListener.objects.update_or_create(
             gateway=gateway,
             environment=places[environment],
             defaults={
                 "address": address,
                 "port": port,
-                "public_url": urls.get(environment) or f"http://{address}:{port}",
+                "public_url": urls.get(environment) or f"{scheme}://{address}:{port}",
             },
         )
 

@@ -13,6 +13,7 @@ from console.models import AuditEntry, Notice
 from deployments.models import Gateway, GatewayListener
 from deployments.services.certificate_watch import warn_of_certificates
 from deployments.services.certificates import set_certificate
+from deployments.services.gateway_registrations import register_gateway
 from deployments.services.gateways import gateway_state
 from tests import factories
 from tests.adapters.certificates import make_pair, write_pair
@@ -132,3 +133,14 @@ def test_the_page_of_a_certificate(tls: Fleet) -> None:
     assert "plain HTTP" in page.get(url)
     assert "Certificate" in page.get(f"/gateways/{tls.gateway.name}/")
     assert page.get(f"/gateways/{tls.gateway.name}/certificates/nowhere/").status == 404
+
+
+def test_registering_the_gateway_anew_keeps_its_tls(tls: Fleet) -> None:
+    register_gateway(
+        name=tls.gateway.name,
+        admin_url=tls.gateway.admin_url,
+        listeners={"production": ("127.0.0.1", 9443), "staging": ("127.0.0.1", 9080)},
+        actor=tls.system,
+    )
+    urls = dict(GatewayListener.objects.values_list("environment__name", "public_url"))
+    assert urls == {"production": "https://127.0.0.1:9443", "staging": "http://127.0.0.1:9080"}
