@@ -374,7 +374,15 @@ urlpatterns = [
         ),
     ),
     path("", include((places("model-list"), "models_registry"))),
-    path("", include((places("endpoint-list", "node-list", "sla-list"), "deployments"))),
+    path(
+        "",
+        include(
+            (
+                places("endpoint-list", "rollout-list", "incident-list", "node-list", "sla-list"),
+                "deployments",
+            )
+        ),
+    ),
     page("api/v1/charts/<name>/", chart),
     page("api/v1/endpoints/production/fraud_detector/split/", split),
     page("api/v1/uploads/", uploads),
