@@ -73,7 +73,7 @@ class EndpointRolloutListView(_Rollouts):
     required_actions: ClassVar[dict[str, str]] = {"POST": "rollout.start"}
 
     @extend_schema(summary="List an endpoint's rollouts, newest first", parameters=[STATE])
-    def get(self, request: Request, environment: str, model: str) -> Response:  # type: ignore[override]
+    def get(self, request: Request, environment: str, model: str) -> Response:
         find_endpoint(environment, model, user=user_of(request))
         return self.page(request, environment=environment, model=model)
 

@@ -22,19 +22,17 @@ from console.services import audit
 from deployments.models import (
     Endpoint,
     EndpointMode,
-    IncidentSeverity,
     Rollout,
     SplitCause,
     TrafficSplit,
 )
-from deployments.rules.incidents import OTHER_VERSION
 from deployments.rules.rollouts.decide import decide
 from deployments.rules.rollouts.looks import Act, Decision
 from deployments.rules.rollouts.progress import Cause, read_progress
 from deployments.selectors.rollout_looks import Moment, Seen, due, expected_weights, moment
-from deployments.services import incidents
 from deployments.services import rollout_records as records
 from deployments.services.gateways import wake_gateways
+from deployments.services.rollout_incidents import open_for
 from deployments.services.rollout_measurements import Queries, measure
 from deployments.services.traffic import locked_endpoint, wanted_of, write_split
 
@@ -199,7 +197,7 @@ def _tell(
         finish(row, now)
     if action.act is Act.ROLL_BACK:
         records.tell_people(row, "rollout.failed", Severity.CRITICAL)
-        _open_incident(row, decision, split, actor, now)
+        open_for(row, action.cause, action.message, split=split, actor=actor, now=now)
     elif action.act is Act.ABORT and action.cause == Cause.ANALYSIS_ERROR:
         records.tell_people(row, "rollout.failed")
     records.announce(row, [judged for _, judged in decision.judged])
@@ -232,34 +230,6 @@ def record_act(row: Rollout, action: str, actor: Actor, *, reason: str = "") -> 
             "baseline": row.baseline,
         },
     )
-
-
-def _open_incident(
-    row: Rollout, decision: Decision, split: TrafficSplit | None, actor: Actor, now: datetime
-) -> None:
-    action = decision.action
-    incident = incidents.open_incident(
-        endpoint=row.endpoint,
-        cause=action.cause,
-        title=f"Rollout of v{row.version} was taken back by its analysis",
-        severity=IncidentSeverity.P2,
-        at=now,
-        actor=actor,
-        version=row.version,
-        level=OTHER_VERSION,
-        rollout=row,
-        message=action.message,
-    )
-    if split is not None:
-        incidents.add_event(
-            incident=incident,
-            kind="joined",
-            at=now,
-            actor=actor,
-            level=OTHER_VERSION,
-            split=split,
-            message=f"v{row.version} has no traffic any more; v{row.baseline} serves.",
-        )
 
 
 def _unchanged(row: Rollout, seen: Seen) -> bool:
