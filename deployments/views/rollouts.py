@@ -58,6 +58,8 @@ FILTERS = (
     *RolloutState.choices,
 )
 LIVE_SPAN = timedelta(minutes=15)
+# A look that is so late says that nothing moves rollouts along.
+OVERDUE = timedelta(seconds=30)
 # Stages before and after the present one that are shown at once.
 NEAR = 3
 
@@ -80,6 +82,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "filters": FILTERS,
         "environments": Environment.objects.order_by("name")[:50],
         "here": request.get_full_path(),
+        "overdue_before": timezone.now() - OVERDUE,
         **page.links(request.GET),
     }
     fragment = bool(request.headers.get("HX-Request"))

@@ -131,6 +131,10 @@ def test_the_list_tells_each_rollout_at_a_glance(
     assert "fraud_detector" in page
     assert "6 of 39 · 15 %" in words(page)
     assert "Promoted" in page
+    assert "overdue" not in page
+    Rollout.objects.update(next_look_at=timezone.now() - timedelta(minutes=2))
+    # Nothing moves it along: whoever looks should know.
+    assert "overdue 2 min ago" in words(sam.get("/rollouts/"))
     active = sam.get("/rollouts/?state=active")
     assert "fraud_detector" in active
     assert "churn_ranker" not in active
