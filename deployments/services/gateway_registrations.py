@@ -149,9 +149,11 @@ def _write(
     actor: Actor,
 ) -> Gateway:
     before = described(gateway) if gateway.pk else None
-    gateway.admin_url = parse_admin_url(gateway.adapter, admin_url)
-    gateway.options = _options(gateway.adapter, options, listeners)
-    gateway.save()
+    address = parse_admin_url(gateway.adapter, admin_url)
+    checked = _options(gateway.adapter, options, listeners)
+    if before is None or (gateway.admin_url, gateway.options) != (address, checked):
+        gateway.admin_url, gateway.options = address, checked
+        gateway.save()
     _listen(gateway, listeners, public_urls)
     if (after := described(gateway)) != before:
         wake_gateways()
@@ -180,7 +182,9 @@ def _options(adapter: str, options: Mapping[str, Any], listeners: Listeners) -> 
 def _listen(gateway: Gateway, listeners: Listeners, urls: Mapping[str, str]) -> None:
     if not listeners:
         raise _fault("/listeners", "Name at least one environment.", code="environment_missing")
-    gateway.listeners.exclude(environment__name__in=list(listeners)).delete()
+    left_out = gateway.listeners.exclude(environment__name__in=list(listeners))
+    if left_out.exists():
+        left_out.delete()
     places = {one.name: one for one in Environment.objects.filter(name__in=list(listeners))}
     for environment, (address, port) in listeners.items():
         if environment not in places:

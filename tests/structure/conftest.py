@@ -79,6 +79,14 @@ def make_world(name: str) -> World:
         actor=system,
         listeners={"production": ("127.0.0.1", 9), "staging": ("127.0.0.1", 10)},
     )
+    # One that has a file to export.
+    register_gateway(
+        name="kong",
+        adapter="kong",
+        admin_url="http://127.0.0.1:9",
+        actor=system,
+        listeners={"staging": ("127.0.0.1", 11)},
+    )
     model = factories.make_model(name)
     rows = Fleet(staging, production, node, gateway, factories.actor(persons.sam), system)
     placements = [ready_version(rows, factories.make_version(model)) for _ in range(2)]
@@ -119,7 +127,7 @@ def make_world(name: str) -> World:
             "incident_id": _incident(split, system),
             "issuer_name": _token_issuer(persons.sam),
             "passkey_id": 1,
-            "gateway": "embedded",
+            "gateway": "kong",
             "freeze_id": _freeze(production, persons.sam),
             "job_id": job.pk,
             "load_test_id": factories.make_load_test(placements[0].deployment.release.version).pk,

@@ -43,6 +43,8 @@ VALUES: dict[str, dict[str, Any]] = {
         for name in ALL
         if name.partition(":")[2].startswith(("service-account", "workload"))
     },
+    "deployments:gateway-certificate": {"gateway": "embedded"},
+    "api:gateway-certificate": {"gateway": "embedded"},
     "api:environment-detail": {"name": "production"},
     "api:environment-freezes": {"name": "production"},
     "api:environment-freeze-lift": {"name": "production"},
