@@ -304,6 +304,23 @@ def test_an_initial_delay_is_waited_for() -> None:
     assert timedelta(seconds=120) <= driver.now - START < timedelta(seconds=140)
 
 
+def test_rollouts_that_were_all_overdue_keep_their_own_beats() -> None:
+    times = set()
+    for spread in (0.0, 0.25, 0.5, 0.75):
+        driver = Driver(Plan((SetWeight(1000), Pause(9000.0)), background=(metric(),)))
+        driver.progress = steering.begin(START, spread=spread)
+        driver.wait(3)
+        driver.now += timedelta(seconds=600)
+        driver.turn()
+        run = driver.progress.background
+        assert run is not None
+        next_at = run.metrics["error_rate"].next_at
+        assert next_at is not None
+        assert driver.now < next_at <= driver.now + timedelta(seconds=60)
+        times.add(next_at)
+    assert len(times) == 4
+
+
 def test_an_alarm_ends_it_at_once_also_while_it_is_paused_or_frozen() -> None:
     for prepare in (
         lambda progress: progress,

@@ -168,8 +168,21 @@ def count(metric: Metric, state: MetricState, judged: Judged, now: datetime) -> 
             state = replace(state, successful_at=now)
         state = replace(state, consecutive_error=0, **changed)
     phase = _phase(metric, state)
-    next_at = now + timedelta(seconds=wait) if phase is Phase.RUNNING else None
+    next_at = following(state, wait, now) if phase is Phase.RUNNING else None
     return replace(state, phase=phase, next_at=next_at)
+
+
+def following(state: MetricState, wait: float, now: datetime) -> datetime:
+    """When the next measurement is due: on the metric's own beat, also after a time of silence.
+
+    So rollouts that were all overdue, after a stop of the process, do not measure together for
+    ever after. One that was taken before its time begins a new beat.
+    """
+    due = state.next_at
+    if due is None or due > now:
+        return now + timedelta(seconds=wait)
+    missed = int((now - due).total_seconds() // wait)
+    return due + timedelta(seconds=wait * (missed + 1))
 
 
 def conclude(metrics: Iterable[Metric], states: Mapping[str, MetricState]) -> Phase:

@@ -80,8 +80,8 @@ def measure(
         state = run.metrics[ask.metric.name]
         if ask.scope == BACKGROUND and not gate and analysis.too_few(ask.metric, found):
             # Too few requests matter only where the rollout would go on because of them.
-            wait = timedelta(seconds=ask.metric.interval_s or SOON_S)
-            after = replace(state, next_at=now + wait)
+            wait = ask.metric.interval_s or SOON_S
+            after = replace(state, next_at=analysis.following(state, wait, now))
         else:
             one = analysis.judge(ask.metric, found)
             judged.append((ask.scope, one))
