@@ -109,7 +109,7 @@ def find_incident(incident_id: uuid.UUID, *, user: User) -> Incident:
         .first()
     )
     if found is None:
-        raise NotFound(f"There is no incident {incident_id}.", hint="Look at the incidents.")
+        raise NotFound("There is no such incident.", hint="Look at the list of incidents.")
     return found
 
 

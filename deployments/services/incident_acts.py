@@ -73,7 +73,7 @@ def _for_act(incident_id: uuid.UUID, actor: Actor) -> Incident:
     seen = Incident.objects.visible_to(actor.user).filter(pk=incident_id)
     found = seen.values_list("endpoint__model__team_id", flat=True)[:1]
     if not found:
-        raise NotFound(f"There is no incident {incident_id}.", hint="Look at the incidents.")
+        raise NotFound("There is no such incident.", hint="Look at the list of incidents.")
     require(actor, "incident.handle", found[0])
     return locked_incident(incident_id)
 

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console.api.authentication import user_of
 from deployments.selectors.endpoints import find_endpoint
+from deployments.selectors.incidents import incidents_between
 from deployments.selectors.sla import sla, sla_list
 from models_registry.rules import contract_document, contract_terms
 
@@ -30,9 +31,8 @@ def index(request: HttpRequest) -> HttpResponse:
 def detail(request: HttpRequest, environment: str, model: str) -> HttpResponse:
     """One promise over a month."""
     now = timezone.now()
-    page = sla(
-        find_endpoint(environment, model, user=user_of(request)), request.GET.get("month", ""), now
-    )
+    endpoint = find_endpoint(environment, model, user=user_of(request))
+    page = sla(endpoint, request.GET.get("month", ""), now)
     first = date.fromisoformat(f"{page.month}-01")
     following = (first + timedelta(days=32)).replace(day=1)
     terms = []
@@ -46,5 +46,6 @@ def detail(request: HttpRequest, environment: str, model: str) -> HttpResponse:
         "previous": f"{first - timedelta(days=1):%Y-%m}",
         "next": f"{following:%Y-%m}" if following <= now.date() else "",
         "terms": terms,
+        "incidents": incidents_between(endpoint, page.start, page.end),
     }
     return render(request, "deployments/sla/detail.html", context)

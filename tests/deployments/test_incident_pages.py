@@ -113,6 +113,8 @@ def test_pages_show_an_incident_and_lead_through_its_acts(two: Fleet, incident: 
     fragment = sam.get(f"/incidents/{incident.pk}/", headers={"HX-Request": "true"})
     assert "<html" not in fragment.content.decode()
     assert "Rolled back to v1" in sam.get("/").content.decode()
+    promise = sam.get("/sla/production/fraud_detector/").content.decode()
+    assert f"/incidents/{incident.pk}/" in promise
     endpoint = sam.get("/endpoints/production/fraud_detector/").content.decode()
     assert f"/incidents/{incident.pk}/" in endpoint
 
