@@ -13,7 +13,7 @@ from tests.deployments.conftest import Fleet, fleet_rows, ready_version  # noqa:
 
 def test_a_caller_gets_a_key_and_a_policy_lets_it_in(
     sign_in: SignIn,
-    fleet_rows: Fleet,  # noqa: F811
+    fleet_rows: Fleet,
 ) -> None:
     ready_version(fleet_rows, factories.make_version())
     tab = sign_in("sam", "/environments/production/callers/", width=390)
