@@ -38,6 +38,6 @@ def model_of_topic(topic: str) -> str:
     kind, _, rest = topic.partition(":")
     if kind in _MODEL_FIRST:
         return rest.partition("/")[0]
-    if kind == "endpoint":
+    if kind in ("endpoint", "rollout"):
         return rest.rpartition("/")[2]
     return model_named(rest) if kind == "subject" else ""

@@ -119,7 +119,7 @@ def announce(rollout: Rollout, judged: Collection[Judged] = ()) -> None:
         "weight": rollout.progress["weight"] / 100,
         "measured": [{"metric": one.metric, "phase": one.phase.value} for one in judged],
     }
-    live.publish(f"rollout:{rollout.pk}", "rollout.changed", data)
+    live.publish(f"rollout:{endpoint}", "rollout.changed", data)
     live.publish(f"endpoint:{endpoint}", "rollout.changed", data)
     live.publish(TOPIC, "rollout.changed")
 

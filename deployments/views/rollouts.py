@@ -123,7 +123,7 @@ def _context(request: HttpRequest, page: RolloutPage) -> dict[str, Any]:
         "rollout": rollout,
         "a": rollout.baseline,
         "b": rollout.version,
-        "topic": f"rollout:{rollout.pk}",
+        "topic": f"rollout:{rollout.endpoint}",
         "is_active": is_active,
         "situation": words.situation(page),
         "state_line": words.state_line(rollout.state),
