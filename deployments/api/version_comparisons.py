@@ -100,7 +100,7 @@ class ComparedAnswersSerializer(serializers.Serializer[Any]):
     outputs = ComparedOutputSerializer(many=True)
 
 
-class ComparisonSerializer(serializers.Serializer[Any]):
+class VersionComparisonSerializer(serializers.Serializer[Any]):
     """Two versions over the minutes in which both had requests (`from` to `to`; null: never)."""
 
     environment = serializers.CharField()
@@ -127,7 +127,7 @@ class CompareView(APIView):
             OpenApiParameter("b", int, description="Version; the candidate without it."),
             OpenApiParameter("window", str, description="15m, 1h, 6h, 24h, 7d; 15m without it."),
         ],
-        responses=ComparisonSerializer,
+        responses=VersionComparisonSerializer,
     )
     def get(self, request: Request, environment: str, model: str) -> Response:
         window = request.query_params.get("window", "15m")
@@ -146,7 +146,7 @@ class CompareView(APIView):
                 code="nothing_to_compare",
                 hint="Deploy a second version there.",
             )
-        return Response(ComparisonSerializer(answer(found, window)).data)
+        return Response(VersionComparisonSerializer(answer(found, window)).data)
 
 
 def answer(comparison: VersionComparison, window: str) -> dict[str, Any]:

@@ -194,15 +194,11 @@ def _listen(gateway: Gateway, listeners: Listeners, urls: Mapping[str, str]) -> 
         known = gateway.listeners.filter(environment=places[environment]).first()
         # Where a listener speaks TLS, registering the gateway anew does not change that.
         scheme = "https" if known is not None and known.certificate_file else "http"
-        GatewayListener.objects.update_or_create(
-            gateway=gateway,
-            environment=places[environment],
-            defaults={
-                "address": address,
-                "port": port,
-                "public_url": urls.get(environment) or f"{scheme}://{address}:{port}",
-            },
-        )
+        listener = known or GatewayListener(gateway=gateway, environment=places[environment])
+        place = (address, port, urls.get(environment) or f"{scheme}://{address}:{port}")
+        if place != (listener.address, listener.port, listener.public_url) or not listener.pk:
+            listener.address, listener.port, listener.public_url = place
+            listener.save()
 
 
 def _listeners(gateway: Gateway) -> list[GatewayListener]:

@@ -32,7 +32,7 @@ WRITES = ("POST", "PUT", "PATCH", "DELETE")
 # A refusal by role or scope; others (`not_your_model`, `not_your_seat` …) say that more is asked.
 BY_ROLE = {"not_allowed", "scope_missing", "person_needed"}
 # Done by services alone, at no door of their own.
-WITHOUT_DOOR = {"allow_load_test", "job.manage", "read"}
+WITHOUT_DOOR = {"allow_load_test", "job.manage"}
 
 
 def api_doors() -> Iterator[tuple[str, Address, str]]:
