@@ -214,7 +214,7 @@ INCIDENTS: Final = (
     _("All traffic goes to v{x}, the last good version."),
     _("The contract’s fallback answers."),
     _("Nothing is left to answer with: callers get a clear 503."),
-    _("{x} % of the requests try {y}."),
+    _("{x} is tried by {y} % now: half-open."),
     _("{x} answers well: all callers are on it again."),
     _("The return to {x} has failed."),
     _("{x} does not answer rightly when asked directly."),

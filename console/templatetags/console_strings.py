@@ -34,7 +34,7 @@ STRINGS: Final[dict[str, str]] = {
     "split_unready": _("Version {version} cannot be raised: {reason}"),
     "split_reason_needed": _("Say why before you apply."),
     "split_expected": _("{rate}/s expected"),
-    "split_moved": _("{share} % of sticky callers change version; everybody else keeps theirs."),
+    "split_moved": _("Sticky callers who change version: {share} %; everybody else keeps theirs."),
     "split_applying": _("Applying…"),
     "split_applied": _("Revision {revision} applied in {ms} ms."),
     "split_waiting": _("Revision {revision} is stored, but not every gateway has acknowledged it."),

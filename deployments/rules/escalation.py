@@ -189,7 +189,7 @@ def _try(
         progress,
         now + LOOK,
         cause="probe",
-        message=f"{percent:g} % of the requests try {_named(tried)}.",
+        message=f"{_named(tried)} is tried by {percent:g} % now: half-open.",
         versions=progress.versions,
         level=progress.level,
         probe=round(percent * WHOLE / 100),
