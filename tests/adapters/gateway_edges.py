@@ -30,9 +30,7 @@ from tests.stack import RunningEnvoy
 
 MODEL = "fraud_detector"
 PACE = Pace(look_s=0.1, resync_s=0.3, again_s=0.3)
-BODY = {
-    "inputs": [{"name": "features", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}]
-}
+BODY = {"inputs": [{"name": "features", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}]}
 FALLBACK = Fallback({"score": 0.25, "reason": "model_down"})
 
 
