@@ -52,13 +52,17 @@ class IncidentLineSerializer(serializers.Serializer[object]):
 
 
 class IncidentDetailSerializer(IncidentSerializer):
-    """An incident with its timeline, oldest first."""
+    """An incident with the newest 200 lines of its timeline, oldest first.
+
+    Where `earlier` is a moment, `?before=` it gives the lines before these.
+    """
 
     timeline = IncidentLineSerializer(many=True)
+    earlier = serializers.DateTimeField(allow_null=True)
 
     class Meta:
         model = Incident
-        fields = (*IncidentSerializer.Meta.fields, "timeline")
+        fields = (*IncidentSerializer.Meta.fields, "timeline", "earlier")
 
 
 class IncidentResolveSerializer(serializers.Serializer[object]):

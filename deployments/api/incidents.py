@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.utils import timezone
@@ -20,6 +21,7 @@ from deployments.api.incident_serializers import (
     IncidentResolveSerializer,
     IncidentSerializer,
 )
+from deployments.api.statistics import moment_of
 from deployments.models import Incident
 from deployments.selectors.incidents import (
     IncidentFilter,
@@ -29,6 +31,7 @@ from deployments.selectors.incidents import (
 )
 from deployments.services.incident_acts import acknowledge, comment, resolve
 
+MOST_LINES = 200
 FILTERS = ("state", "severity", "environment", "q")
 
 
@@ -55,9 +58,17 @@ class IncidentListView(ListAPIView[Incident]):
 
 
 class IncidentView(APIView):
-    @extend_schema(summary="Show an incident with its timeline", responses=IncidentDetailSerializer)
+    @extend_schema(
+        summary="Show an incident with its timeline",
+        parameters=[
+            OpenApiParameter(
+                "before", datetime, description="Lines before this moment: `earlier` of an answer."
+            )
+        ],
+        responses=IncidentDetailSerializer,
+    )
     def get(self, request: Request, incident_id: uuid.UUID) -> Response:
-        return Response(_detail(request, incident_id))
+        return Response(_detail(request, incident_id, moment_of(request, "before")))
 
 
 class IncidentAcknowledgeView(APIView):
@@ -104,8 +115,10 @@ class IncidentCommentView(APIView):
         return Response(_detail(request, incident_id))
 
 
-def _detail(request: Request, incident_id: uuid.UUID) -> dict[str, Any]:
+def _detail(
+    request: Request, incident_id: uuid.UUID, before: datetime | None = None
+) -> dict[str, Any]:
     incident = find_incident(incident_id, user=user_of(request))
-    page = incident_page(incident, now=timezone.now())
-    incident.timeline = page.lines  # type: ignore[attr-defined]
+    page = incident_page(incident, now=timezone.now(), before=before, most=MOST_LINES)
+    incident.timeline, incident.earlier = page.lines, page.earlier  # type: ignore[attr-defined]
     return dict(IncidentDetailSerializer(incident).data)

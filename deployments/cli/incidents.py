@@ -56,10 +56,12 @@ def list_incidents(session: Session, state: str, environment: str, severity: str
 
 @incidents.command("show")
 @click.argument("incident")
+@click.option("--before", default="", help="A moment: the lines of the timeline before it.")
 @click.pass_obj
-def show_incident(session: Session, incident: str) -> None:
-    """An incident with what machines and people did, in order."""
-    found = session.client.get(f"/incidents/{incident}/")
+def show_incident(session: Session, incident: str, before: str) -> None:
+    """An incident with what machines and people did, in order; the newest 200 lines."""
+    query = {"before": before} if before else {}
+    found = session.client.get(f"/incidents/{incident}/", **query)
     show(found, as_json=session.as_json, words=_words(found))
 
 
@@ -151,6 +153,8 @@ def _words(found: dict[str, Any]) -> str:
         f"{found['severity']} {found['environment']}/{found['model']}: {found['title']} "
         f"({found['state']}, highest level {found['level']})"
     ]
+    if found["earlier"]:
+        lines.append(f"(there is more: --before {found['earlier']})")
     for line in found["timeline"]:
         took = f", in effect after {line['took_ms']:g} ms" if line["took_ms"] is not None else ""
         said = line["message"] or ", ".join(line["people"])

@@ -22,7 +22,10 @@ from deployments.models import (
 BEFORE = timedelta(minutes=10)
 """What happened so long before an incident may be its cause: it stands in the timeline."""
 AFTER = timedelta(minutes=5)
-MOST_LINES = 200
+MOST_INCIDENTS = 200
+MOST_LINES = 50
+SAME_MOMENT = 20
+"""How many more lines are read than shown: those of one moment stay together."""
 OF_DEPLOYS = ("deploy", "unload")
 
 
@@ -63,12 +66,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class IncidentPage:
-    """One incident with its timeline, oldest first, and the span that its charts show."""
+    """One incident with its timeline, oldest first, and the span that its charts show.
+
+    There are lines before the moment `earlier`; None when the timeline begins with these.
+    """
 
     incident: Incident
     lines: list[Line]
     start: datetime
     end: datetime | None
+    earlier: datetime | None = None
 
 
 def incident_list(wanted: IncidentFilter, *, user: User) -> QuerySet[Incident]:
@@ -113,26 +120,22 @@ def find_incident(incident_id: uuid.UUID, *, user: User) -> Incident:
     return found
 
 
-def incident_page(incident: Incident, *, now: datetime) -> IncidentPage:
-    """The incident with what machines and people did around it, in order; four queries."""
+def incident_page(
+    incident: Incident, *, now: datetime, before: datetime | None = None, most: int = MOST_LINES
+) -> IncidentPage:
+    """The incident with what machines and people did around it, in order; four queries.
+
+    The newest `most` lines, or the newest of those before a moment (`IncidentPage.earlier`).
+    """
     start = incident.started_at - BEFORE
     end = incident.ended_at + AFTER if incident.ended_at else None
     until = min(end, now) if end else now
-    events = list(incident.events.select_related("actor", "split__endpoint")[:MOST_LINES])
-    told = {event.split_id for event in events}
-    lines = [_of_event(event) for event in events]
-    splits = (
-        TrafficSplit.objects.filter(
-            endpoint=incident.endpoint_id, created_at__gte=start, created_at__lte=until
-        )
-        .select_related("author")
-        .order_by("created_at")[:MOST_LINES]
-    )
-    lines += [_of_split(split) for split in splits if split.pk not in told]
-    lines += [_of_rollout(event) for event in _rollout_events(incident, start, until)]
-    for job in _deploys(incident.endpoint, start, until):
-        lines += _of_job(job)
-    return IncidentPage(incident, sorted(lines, key=lambda line: line.at), start, end)
+    lines = _lines(incident, start, until, before, most + SAME_MOMENT)
+    earlier = None
+    if len(lines) > most:
+        earlier = lines[-most].at
+        lines = [line for line in lines if line.at >= earlier]
+    return IncidentPage(incident, lines, start, end, earlier)
 
 
 def unresolved_of(endpoint: Endpoint) -> Incident | None:
@@ -156,8 +159,41 @@ def incidents_between(endpoint: Endpoint, start: datetime, end: datetime) -> lis
     return list(
         Incident.objects.filter(endpoint=endpoint, started_at__lt=end)
         .filter(Q(ended_at__isnull=True) | Q(ended_at__gte=start))
-        .order_by("-started_at")[:MOST_LINES]
+        .order_by("-started_at")[:MOST_INCIDENTS]
     )
+
+
+def _lines(
+    incident: Incident, start: datetime, until: datetime, before: datetime | None, most: int
+) -> list[Line]:
+    """The newest lines in order, `most` of each kind; people write after the end, too."""
+    told = incident.events.filter(split__isnull=False).values("split")
+    events = incident.events.select_related("actor", "split__endpoint").order_by("-at", "-pk")
+    splits = (
+        TrafficSplit.objects.filter(
+            endpoint=incident.endpoint_id, created_at__gte=start, created_at__lte=until
+        )
+        .exclude(pk__in=told)
+        .select_related("author")
+        .order_by("-created_at")
+    )
+    moves = (
+        RolloutEvent.objects.filter(
+            rollout__endpoint=incident.endpoint_id, at__gte=start, at__lte=until
+        )
+        .select_related("actor", "rollout")
+        .order_by("-at", "-pk")
+    )
+    jobs = _deploys(incident.endpoint, start, until)
+    if before is not None:
+        events, moves = events.filter(at__lt=before), moves.filter(at__lt=before)
+        splits, jobs = splits.filter(created_at__lt=before), jobs.filter(created_at__lt=before)
+    lines = [_of_event(event) for event in reversed(events[:most])]
+    lines += [_of_split(split) for split in reversed(splits[:most])]
+    lines += [_of_rollout(event) for event in reversed(moves[:most])]
+    for job in reversed(jobs[:most]):
+        lines += [line for line in _of_job(job) if before is None or line.at < before]
+    return sorted(lines, key=lambda line: line.at)
 
 
 def _of_event(event: IncidentEvent) -> Line:
@@ -193,14 +229,6 @@ def _took_ms(split: TrafficSplit | None) -> float | None:
     return round((split.applied_at - split.created_at).total_seconds() * 1000, 1)
 
 
-def _rollout_events(incident: Incident, start: datetime, end: datetime) -> list[RolloutEvent]:
-    return list(
-        RolloutEvent.objects.filter(
-            rollout__endpoint=incident.endpoint_id, at__gte=start, at__lte=end
-        ).select_related("actor", "rollout")[:MOST_LINES]
-    )
-
-
 def _of_rollout(event: RolloutEvent) -> Line:
     return Line(
         at=event.at,
@@ -212,8 +240,8 @@ def _of_rollout(event: RolloutEvent) -> Line:
     )
 
 
-def _deploys(endpoint: Endpoint, start: datetime, end: datetime) -> list[Job]:
-    return list(
+def _deploys(endpoint: Endpoint, start: datetime, end: datetime) -> QuerySet[Job]:
+    return (
         Job.objects.filter(
             kind__in=OF_DEPLOYS,
             subject__startswith=f"{endpoint.model.name} v",
@@ -222,7 +250,7 @@ def _deploys(endpoint: Endpoint, start: datetime, end: datetime) -> list[Job]:
             created_at__lte=end,
         )
         .select_related("requested_by")
-        .order_by("created_at")[:MOST_LINES]
+        .order_by("-created_at")
     )
 
 

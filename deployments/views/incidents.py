@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -137,7 +139,8 @@ def _done(
 
 
 def _context(request: HttpRequest, incident: Incident) -> dict[str, Any]:
-    shown = incident_page(incident, now=timezone.now())
+    before = _moment(request.GET.get("before", ""))
+    shown = incident_page(incident, now=timezone.now(), before=before)
     actor, endpoint = actor_of(request), incident.endpoint
     may = allowed(actor, "incident.handle", endpoint.model.team_id)
     unresolved = incident.state != IncidentState.RESOLVED
@@ -145,6 +148,10 @@ def _context(request: HttpRequest, incident: Incident) -> dict[str, Any]:
         "incident": incident,
         "shown": shown,
         "lines": [line_words(line) for line in shown.lines],
+        "before_query": f"?{urlencode({'before': before.isoformat()})}" if before else "",
+        "earlier_query": f"?{urlencode({'before': shown.earlier.isoformat()})}"
+        if shown.earlier
+        else "",
         "topic": f"endpoint:{endpoint}",
         "environment": endpoint.environment.name,
         "model": endpoint.model.name,
@@ -152,6 +159,15 @@ def _context(request: HttpRequest, incident: Incident) -> dict[str, Any]:
         "may_resolve": may and unresolved,
         "may_comment": may,
     }
+
+
+def _moment(text: str) -> datetime | None:
+    """The moment of an address; what cannot be read shows the newest lines."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
 
 
 def _chart(shown: IncidentPage, name: str, unit: str, kind: str) -> dict[str, Any]:

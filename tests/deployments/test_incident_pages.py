@@ -87,6 +87,46 @@ def test_the_number_of_queries_of_a_page_does_not_grow(
         incident_page(found, now=timezone.now())
 
 
+def test_a_long_timeline_comes_in_parts_that_miss_nothing(two: Fleet, incident: Incident) -> None:
+    began = incident.started_at + timedelta(seconds=1)
+    for index in range(130):
+        # Three of one moment each, so that a part's edge falls among them.
+        incidents.add_event(
+            incident=incident,
+            kind="comment",
+            at=began + timedelta(seconds=index // 3),
+            actor=two.sam,
+            message=f"line {index}",
+        )
+    now = began + timedelta(seconds=60)
+    every = incident_page(incident, now=now, most=500)
+    assert every.earlier is None
+    parts, page = [], incident_page(incident, now=now)
+    assert len(page.lines) in range(50, 53)
+    assert page.lines[-1].message == "line 129"
+    while True:
+        parts = [*page.lines, *parts]
+        if page.earlier is None:
+            break
+        page = incident_page(incident, now=now, before=page.earlier)
+    assert parts == every.lines
+
+    sam = signed_in("sam")
+    address = f"/incidents/{incident.pk}/"
+    newest = sam.get(address)
+    content = newest.content.decode()
+    assert content.count("timeline-item") == len(newest.context["lines"]) < 60
+    assert "line 129" in content
+    assert "line 20<" not in content
+    before = sam.get(address + newest.context["earlier_query"]).content.decode()
+    assert "line 129" not in before
+    assert "The newest lines" in before
+    assert sam.get(f"{address}?before=yesterday").status_code == 200
+    told = sam.get(f"/api/v1{address}").json()
+    assert (len(told["timeline"]), told["earlier"]) == (len(every.lines), None)
+    assert sam.get(f"/api/v1{address}?before=yesterday").json()["code"] == "invalid_time"
+
+
 def test_the_list_filters_and_hides_what_one_may_not_see(two: Fleet, incident: Incident) -> None:
     sam = two.sam.user
     assert list(incident_list(IncidentFilter(state="unresolved"), user=sam)) == [incident]
