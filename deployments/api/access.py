@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from console.api.authentication import actor_of, user_of
 from console.api.problems import problem
-from console.errors import Invalid
+from deployments.api.preconditions import revision_named
 from deployments.models import AccessPolicy
 from deployments.rules.access_policies import policy_document
 from deployments.rules.access_rules import Validation
@@ -112,7 +112,7 @@ class AccessPolicyView(APIView):
         policy = set_access_policy(
             environment=environment,
             model=model,
-            expected_revision=_revision(request),
+            expected_revision=revision_named(request),
             actor=actor_of(request),
             **body.validated_data,
         )
@@ -130,16 +130,3 @@ def _answer(policy: AccessPolicy | None, document: dict[str, Any]) -> Response:
         },
         headers={"ETag": f'"{revision}"'},
     )
-
-
-def _revision(request: Request) -> int | None:
-    given = request.headers["If-Match"].strip().removeprefix("W/").strip('"')
-    if given == "*":
-        return None
-    if not given.isascii() or not given.isdecimal() or len(given) > 9:
-        raise Invalid(
-            f"If-Match names no revision: {given[:40]!r}.",
-            code="invalid_precondition",
-            hint='Send the ETag of the policy, as If-Match: "3".',
-        )
-    return int(given)

@@ -15,8 +15,9 @@ from rest_framework.views import APIView
 from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from console.api.problems import problem
-from console.errors import Invalid, NotAcknowledged
+from console.errors import NotAcknowledged
 from deployments.api.answers import endpoint_answer, etag_of, live_answer, split_answer
+from deployments.api.preconditions import revision_named
 from deployments.api.serializers import (
     EndpointDetailSerializer,
     EndpointSerializer,
@@ -123,7 +124,7 @@ class SplitView(APIView):
         split = set_split(
             environment=environment,
             model=model,
-            expected_revision=_revision(request),
+            expected_revision=revision_named(request),
             actor=actor_of(request),
             **body.validated_data,
         )
@@ -168,7 +169,7 @@ class ModeView(APIView):
         split = set_mode(
             environment=environment,
             model=model,
-            expected_revision=_revision(request),
+            expected_revision=revision_named(request),
             actor=actor_of(request),
             **body.validated_data,
         )
@@ -192,17 +193,3 @@ def _late(error: NotAcknowledged, split: TrafficSplit) -> Response:
     )
     response.data = {**response.data, **shown}
     return response
-
-
-def _revision(request: Request) -> int | None:
-    """The revision that If-Match names; None for `*` or none at all."""
-    given = request.headers.get("If-Match", "*").strip().removeprefix("W/").strip('"')
-    if given == "*":
-        return None
-    if not given.isascii() or not given.isdecimal() or len(given) > 18:
-        raise Invalid(
-            f"If-Match names no revision: {given[:40]!r}.",
-            code="invalid_precondition",
-            hint='Send the ETag of the split, as If-Match: "12".',
-        )
-    return int(given)
