@@ -17,7 +17,7 @@ SYSTEM = "traffic control"
 def all_traffic_on(now: Wanted, version: int) -> Wanted:
     """Everybody on one version in normal mode, without what would lead elsewhere.
 
-    Rules and mirrors to other versions would keep callers on the version to get away from.
+    Rules, testers and mirrors of other versions would keep callers on the one to get away from.
     """
     mirror = now.mirror if now.mirror and int(now.mirror["version"]) == version else None
     return replace(
@@ -25,6 +25,7 @@ def all_traffic_on(now: Wanted, version: int) -> Wanted:
         mode=EndpointMode.NORMAL,
         weights={version: splits.WHOLE},
         header_rules=[rule for rule in now.header_rules if int(rule["version"]) == version],
+        testers=[tester for tester in now.testers if int(tester["version"]) == version],
         mirror=mirror,
         probe=0,
     )

@@ -11,6 +11,7 @@ from console.errors import Conflict, Invalid
 from deployments.models import Endpoint
 from deployments.rules.gateway_state import HeaderRule
 from deployments.selectors.routing import endpoint_states
+from deployments.services.rollbacks import roll_back
 from deployments.services.traffic import set_split
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
@@ -131,3 +132,16 @@ def test_testers_of_a_version_that_is_not_there_are_refused(
     with pytest.raises(Invalid) as refused:
         move(fleet_rows, {1: 100}, testers=twice)
     assert refused.value.errors[0].pointer == "/testers/1"
+
+
+def test_a_rollback_leaves_no_tester_behind(endpoint: Endpoint, fleet_rows: Fleet) -> None:
+    pinned = [{"caller": "qa-1", "version": 1}, {"caller": "qa-2", "version": 2}]
+    move(fleet_rows, {1: 50, 2: 50}, testers=pinned)
+    back = roll_back(
+        environment="production",
+        model="fraud_detector",
+        reason="It fails.",
+        to=1,
+        actor=fleet_rows.sam,
+    )
+    assert back.testers == pinned[:1]
