@@ -41,7 +41,7 @@ class Tick:
 
 TICKS: tuple[Tick, ...] = (
     Tick("rollouts", rollout_engine.tick),
-    Tick("rollback levels", escalations.watch_endpoints),
+    Tick("rollback levels", escalations.EndpointWatch()),
     Tick("deploys of what a rollback goes to", redeploys.finish_redeploys),
     Tick("incidents that are over", incidents.end_settled, every_s=2),
     Tick("experiments", experiments.take_off_worse, every_s=5),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from deployments.rules.escalation_faults import fault_of, find_unhealthy, nodes_of
+from deployments.rules.escalation_faults import fault_of, find_unhealthy, look_for_nodes, nodes_of
 from deployments.rules.escalation_state import Act, Decision, Health, Phase, Progress, VersionHealth
 from deployments.rules.incidents import FALLBACK, NORMAL, OPEN, OTHER_VERSION
 from deployments.rules.rollback_policies import RollbackPolicy
@@ -26,6 +26,9 @@ ANSWERS_INSTEAD = {
     FALLBACK: "The contract’s fallback answers.",
     OPEN: "Nothing is left to answer with: callers get a clear 503.",
 }
+QUICK_MOVES = 4
+"""Within so many moves of an hour, a version of which nothing but the node was missing is returned
+to at once; a node that comes and goes is waited for as long as any other fault."""
 QUIET_PROBES = 3
 """Where too few callers come, a probe lasts so many times as long, and the version is asked."""
 
@@ -40,6 +43,8 @@ def decide(policy: RollbackPolicy, progress: Progress, health: Health, now: date
     progress = replace(progress, moves=recent)
     if progress.phase in (Phase.HANDED_OVER, Phase.STOPPED):
         return _stay(progress if health.incident_open else Progress(moves=recent), now)
+    if health.starting:
+        return _stay(look_for_nodes(progress, health, now), now)
     if progress.phase is Phase.WATCHING:
         return _watch(policy, progress, health, now)
     if health.refused:
@@ -68,7 +73,9 @@ def hold_of(policy: RollbackPolicy, failures: int) -> timedelta:
 
 def _watch(policy: RollbackPolicy, progress: Progress, health: Health, now: datetime) -> Decision:
     if not health.incident_open:
-        progress = Progress(missing_since=progress.missing_since, moves=progress.moves)
+        progress = Progress(
+            missing_since=progress.missing_since, moves=progress.moves, back_at=progress.back_at
+        )
     if health.mode != "normal":
         # Somebody has switched it: their decision.
         return _stay(replace(progress, missing_since=None), now)
@@ -100,7 +107,8 @@ def _hold(policy: RollbackPolicy, progress: Progress, health: Health, now: datet
         and fault_of(policy, itself, fewest=policy.min_requests, fresh=health.fresh)
     ):
         return _descend(policy, progress, health, now, (), "fallback_fails", above=FALLBACK)
-    if held < hold_of(policy, progress.failures):
+    quick = _only_nodes_were_missing(progress, health)
+    if held < hold_of(policy, progress.failures) and not quick:
         return _stay(progress, now)
     tried, unknown = _fit_to_try(progress, health)
     if unknown:
@@ -122,11 +130,22 @@ def _hold(policy: RollbackPolicy, progress: Progress, health: Health, now: datet
         progress,
         phase=Phase.PROBING,
         since=now,
-        step=0,
+        step=len(policy.probes_percent) - 1 if quick and tried == health.carriers else 0,
         versions=() if tried == health.carriers else tried,
         moves=(*progress.moves, now),
     )
     return _try(policy, step, tried, now)
+
+
+def _only_nodes_were_missing(progress: Progress, health: Health) -> bool:
+    """Whether the versions are back on nodes and have done nothing that speaks against them."""
+    return (
+        progress.cause == "no_node"
+        and progress.failures == 0
+        and len(progress.moves) < QUICK_MOVES
+        and bool(health.carriers)
+        and all(nodes_of(health, version) for version in health.carriers)
+    )
 
 
 def _fit_to_try(

@@ -25,19 +25,37 @@ def fault_of(
 def find_unhealthy(
     policy: RollbackPolicy, progress: Progress, health: Health, now: datetime
 ) -> tuple[Progress, tuple[int, ...], str]:
-    """Which carriers are unhealthy, and why; the progress knows since when a node is missing."""
+    """Which carriers are unhealthy, and why; the progress knows since when a node is missing.
+
+    What a version without a node fails is the node's fault, whichever is seen first.
+    """
+    progress = look_for_nodes(progress, health, now)
     missing = tuple(v for v in health.carriers if not nodes_of(health, v))
-    since = (progress.missing_since or now) if missing else None
-    progress = replace(progress, missing_since=since)
+    since = progress.missing_since
     if since is not None and now - since >= timedelta(seconds=policy.no_node_s):
         return progress, missing, "no_node"
+    if progress.back_at == now:
+        # The numbers reach back to when nodes were missing; the next ones will not.
+        return progress, (), ""
     causes = {
         version: fault_of(policy, numbers, fewest=policy.min_requests, fresh=health.fresh)
         for version in health.carriers
         if (numbers := health.versions.get(version)) is not None
     }
     bad = tuple(version for version, cause in causes.items() if cause)
-    return progress, bad, causes[bad[0]] if bad else ""
+    if not bad:
+        return progress, (), ""
+    return progress, bad, "no_node" if set(bad) <= set(missing) else causes[bad[0]]
+
+
+def look_for_nodes(progress: Progress, health: Health, now: datetime) -> Progress:
+    """The progress with what is to be remembered of missing nodes: since when, or when all were
+    back."""
+    if any(not nodes_of(health, version) for version in health.carriers):
+        return replace(progress, missing_since=progress.missing_since or now)
+    if progress.missing_since is not None:
+        return replace(progress, missing_since=None, back_at=now)
+    return progress
 
 
 def nodes_of(health: Health, version: int) -> int:

@@ -61,6 +61,7 @@ class Health:
     seconds. `others` led the traffic before, are ready and can be reached, the best first; `gone`
     could be deployed again. `spared` is a rollout's candidate, which the rollout judges itself.
     `asked` holds what came of asking versions directly. Version 0 is the gateway itself.
+    `starting`: whoever looks has only begun to; nodes may be loading what they had, too.
     """
 
     revision: int
@@ -76,6 +77,7 @@ class Health:
     incident_open: bool = False
     spared: int | None = None
     asked: Mapping[int, bool] = field(default_factory=dict)
+    starting: bool = False
 
     @property
     def carriers(self) -> tuple[int, ...]:
@@ -87,7 +89,8 @@ class Health:
 class Progress:
     """The rule's own memory. `revision` is the split that it wrote last (0: none in this incident),
     `moves` are its changes of level within the last hour, `left` the versions it got away from and
-    `cause` why it did so last."""
+    `cause` why it did so last. `back_at`: when the nodes that were missing last had come back; what
+    was counted before is theirs and no version's."""
 
     phase: Phase = Phase.WATCHING
     level: int = 0
@@ -100,6 +103,7 @@ class Progress:
     missing_since: datetime | None = None
     moves: tuple[datetime, ...] = ()
     cause: str = ""
+    back_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,7 @@ def progress_json(progress: Progress) -> dict[str, Any]:
         "missing_since": _text(progress.missing_since),
         "moves": [moment.isoformat() for moment in progress.moves],
         "cause": progress.cause,
+        "back_at": _text(progress.back_at),
     }
 
 
@@ -155,6 +160,7 @@ def read_progress(stored: Mapping[str, Any]) -> Progress:
         missing_since=_moment(stored["missing_since"]),
         moves=tuple(datetime.fromisoformat(text) for text in stored["moves"]),
         cause=stored.get("cause", ""),
+        back_at=_moment(stored.get("back_at")),
     )
 
 

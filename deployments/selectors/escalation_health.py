@@ -45,8 +45,11 @@ class WatchedEndpoint:
     health: Health
 
 
-def watched_endpoints(now: datetime) -> list[WatchedEndpoint]:
-    """Every endpoint that acts by itself; four queries and one look into the live numbers."""
+def watched_endpoints(now: datetime, *, starting: bool = False) -> list[WatchedEndpoint]:
+    """Every endpoint that acts by itself; four queries and one look into the live numbers.
+
+    `starting` goes into each `Health`.
+    """
     endpoints = list(
         Endpoint.objects.filter(current__isnull=False)
         .filter(
@@ -73,6 +76,8 @@ def watched_endpoints(now: datetime) -> list[WatchedEndpoint]:
         if split is None:
             continue
         seconds = min(float(policy.window_s), _age_s(split, now))
+        if progress.back_at is not None:
+            seconds = min(seconds, max((now - progress.back_at).total_seconds(), 0.0))
         numbers = rings.window(str(endpoint), seconds=seconds, now=now)
         health = Health(
             revision=split.revision,
@@ -83,6 +88,7 @@ def watched_endpoints(now: datetime) -> list[WatchedEndpoint]:
             versions=_versions(numbers, nodes.get((endpoint.model_id, endpoint.environment_id))),
             incident_open=endpoint.pk in disturbed,
             spared=candidates.get(endpoint.pk),
+            starting=starting,
         )
         found.append(WatchedEndpoint(endpoint, policy, progress, health))
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 
@@ -54,15 +54,38 @@ TITLES = {
     "stopped": "It cannot be helped by itself",
 }
 MODES = {FALLBACK: EndpointMode.FALLBACK, OPEN: EndpointMode.OPEN}
+START = timedelta(seconds=15)
+SILENCE = timedelta(seconds=30)
 WRITES = (Act.MOVE, Act.PROBE, Act.RETURN)
 
 log = logging.getLogger(__name__)
 
 
-def watch_endpoints(now: datetime) -> list[Decision]:
-    """Look at every endpoint that acts by itself; gives what was decided and done."""
+class EndpointWatch:
+    """`watch_endpoints` for a process that runs it again and again.
+
+    What is seen in its first seconds, or the first after a long silence, moves nothing: after a
+    restart of everything the nodes are loading their versions still, and that is no disturbance.
+    """
+
+    def __init__(self) -> None:
+        self._since: datetime | None = None
+        self._last: datetime | None = None
+
+    def __call__(self, now: datetime) -> list[Decision]:
+        if self._since is None or self._last is None or now - self._last > SILENCE:
+            self._since = now
+        self._last = now
+        return watch_endpoints(now, starting=now - self._since < START)
+
+
+def watch_endpoints(now: datetime, *, starting: bool = False) -> list[Decision]:
+    """Look at every endpoint that acts by itself; gives what was decided and done.
+
+    While `starting`, nothing moves.
+    """
     done = []
-    for watched in watched_endpoints(now):
+    for watched in watched_endpoints(now, starting=starting):
         if not _needs_thought(watched, now):
             continue
         try:

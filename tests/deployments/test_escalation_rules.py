@@ -198,6 +198,48 @@ def test_where_only_the_node_was_missing_its_version_is_returned_to() -> None:
     assert (decision.act, decision.versions) == (Act.PROBE, ())
 
 
+def test_a_version_whose_nodes_are_back_answers_all_callers_at_once() -> None:
+    gone = health(versions={2: replace(GONE, requests=0, provider_faults=0)})
+    first = decide(POLICY, Progress(), gone, NOON)
+    held = step(decide(POLICY, first.progress, gone, at(5)))
+    fallback = replace(gone, revision=8, mode="fallback")
+    assert decide(POLICY, held, fallback, at(29)).act is Act.STAY
+    back = replace(fallback, versions={2: IDLE})
+    assert decide(POLICY, held, back, at(6)).versions == (2,)
+    right, wrong = replace(back, asked={2: True}), replace(back, asked={2: False})
+    probe = decide(POLICY, held, right, at(6))
+    assert (probe.act, probe.probe) == (Act.PROBE, 10000)
+    serving = replace(back, versions={2: WELL}, revision=9)
+    returned = decide(POLICY, step(probe, 9), serving, at(26))
+    assert (returned.act, returned.level) == (Act.RETURN, 0)
+    # One that answers wrongly, or a node that comes and goes, is waited for.
+    waits = decide(POLICY, held, wrong, at(6)).progress
+    assert decide(POLICY, waits, right, at(7)).act is Act.STAY
+    restless = replace(held, moves=tuple(at(second) for second in range(4)))
+    assert decide(POLICY, restless, right, at(6)).act is Act.STAY
+    assert decide(POLICY, restless, right, at(35)).probe == 100
+    failed = replace(held, cause="error_rate")
+    assert decide(POLICY, failed, right, at(6)).act is Act.STAY
+
+
+def test_what_fails_without_a_node_is_the_nodes_fault() -> None:
+    decision = decide(POLICY, Progress(), health(versions={2: GONE}), NOON)
+    assert (decision.act, decision.cause) == (Act.MOVE, "no_node")
+
+
+def test_nothing_moves_while_the_looking_has_only_begun() -> None:
+    gone = health(versions={2: GONE}, starting=True)
+    begun = decide(POLICY, Progress(), gone, NOON)
+    assert (begun.act, begun.progress.missing_since) == (Act.STAY, NOON)
+    assert decide(POLICY, begun.progress, gone, at(14)).act is Act.STAY
+    late = decide(POLICY, begun.progress, replace(gone, starting=False), at(15))
+    assert (late.act, late.cause) == (Act.MOVE, "no_node")
+    back = decide(POLICY, begun.progress, health(starting=True), at(3))
+    assert (back.progress.missing_since, back.progress.back_at) == (None, at(3))
+    probing = Progress(phase=Phase.PROBING, level=2, since=NOON, revision=8, left=(2,))
+    assert decide(POLICY, probing, replace(gone, revision=8), at(3)).act is Act.STAY
+
+
 def test_a_version_that_somebody_got_away_from_is_not_good() -> None:
     history = [({1: 10000}, True), ({2: 10000}, False), ({1: 10000}, False), ({3: 10000}, False)]
     assert left_behind(history) == {2}
@@ -220,7 +262,7 @@ def test_what_a_gateway_refuses_leads_one_level_further() -> None:
 
 def test_progress_survives_being_stored() -> None:
     progress = Progress(
-        Phase.PROBING, 2, NOON, 9, 1, 3, (1,), (2, 4), at(1), (NOON, at(2)), "latency",
+        Phase.PROBING, 2, NOON, 9, 1, 3, (1,), (2, 4), at(1), (NOON, at(2)), "latency", at(3),
     )  # fmt: skip
     assert read_progress(progress_json(progress)) == progress
     assert read_progress({}) == Progress()

@@ -123,6 +123,49 @@ def test_a_lost_node_counts_after_a_while_and_without_live_numbers(two: Fleet) -
     assert (decision.cause, decision.level) == ("no_node", 2)
 
 
+def test_a_restart_of_everything_is_no_disturbance(two: Fleet) -> None:
+    began = timezone.now()
+    watch = escalations.EndpointWatch()
+    Node.objects.update(state="lost")
+    for second in range(4):
+        count(began + timedelta(seconds=second), 2, 100, 100)
+        watch(began + timedelta(seconds=second))
+    Node.objects.update(state="ready")
+    for second in range(4, 25):
+        count(began + timedelta(seconds=second), 2, 20, 0)
+        watch(began + timedelta(seconds=second))
+    assert current().revision == 2
+    assert not Incident.objects.exists()
+
+
+def test_a_version_that_fails_on_after_a_restart_gives_way(two: Fleet) -> None:
+    began = timezone.now()
+    watch = escalations.EndpointWatch()
+    for second in range(15):
+        count(began + timedelta(seconds=second), 2, 100, 100)
+        watch(began + timedelta(seconds=second))
+    assert current().revision == 2
+    count(began + timedelta(seconds=15), 2, 100, 100)
+    (decision,) = watch(began + timedelta(seconds=15))
+    assert (decision.cause, decision.level) == ("error_rate", 2)
+    # After a long silence of its own it begins anew.
+    assert watch(began + timedelta(minutes=5)) == []
+
+
+def test_what_failed_while_a_node_was_away_is_not_held_against_its_version(two: Fleet) -> None:
+    began = timezone.now()
+    Node.objects.update(state="lost")
+    for second in range(2):
+        count(began + timedelta(seconds=second), 2, 9, 9)
+        escalations.watch_endpoints(began + timedelta(seconds=second))
+    Node.objects.update(state="ready")
+    for second in range(2, 5):
+        # At the node's return 18 of 27 have failed, and one second is late.
+        count(began + timedelta(seconds=second), 2, 9, 9 if second == 2 else 0)
+        escalations.watch_endpoints(began + timedelta(seconds=second))
+    assert current().revision == 2
+
+
 def test_a_policy_that_is_off_moves_nothing(two: Fleet) -> None:
     rollback_policies.set_policy(
         **HERE, automatic=False, document={}, expected_revision=1, actor=two.sam
