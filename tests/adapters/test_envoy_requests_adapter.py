@@ -240,3 +240,18 @@ def test_of_a_very_large_body_the_elements_are_left_to_triton(caller: Caller) ->
     claims = sent("1", 10**12)
     assert (problem(claims), claims.version) == ((422, "invalid_input"), "")
     assert claims.json["errors"][0]["pointer"] == "/inputs/2/shape"
+
+
+def test_large_headers_are_refused_before_a_version_can_fail_them(
+    edge: Edge, caller: Caller
+) -> None:
+    body = json.dumps(whole()).encode()
+    for length in (7_700, 8_300, 20_000, 70_000):
+        # Its name counts, too, and those of all other headers.
+        reply = caller.infer(MODEL, body, x_note="a" * length)
+        assert reply.status == (200 if length == 7_700 else 431), length
+    for spread in (5, 20):
+        many = {f"x_note_{index}": "a" * 1000 for index in range(spread)}
+        assert caller.infer(MODEL, body, **many).status == (200 if spread == 5 else 431)
+    counters = read_statistics(edge.envoy.admin).clusters[f"production/{MODEL}/5"].counters
+    assert (counters["total"], counters["ok_2xx"]) == (2, 2)

@@ -23,6 +23,7 @@ from deployments.rules.access_rules import CALLER_HEADER
 from deployments.rules.snapshots import Listener
 
 _ANSWERS_SCRIPT = Path(__file__).with_name("answers.lua").read_text(encoding="utf-8")
+LARGEST_HEADERS_KB = 8
 _MANAGER = "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 
 
@@ -52,6 +53,9 @@ def listener_config(listener: Listener) -> JSON:
         merge_slashes=True,
         path_with_escaped_slashes_action="REJECT_REQUEST",
         request_headers_timeout="10s",
+        # Triton ends the connection at a header line above 8,190 bytes: to the gateway that is a
+        # version's fault, and a caller could drive an endpoint down its rollback levels.
+        max_request_headers_kb=LARGEST_HEADERS_KB,
         stream_idle_timeout="60s",
         common_http_protocol_options={"idle_timeout": "300s"},
         local_reply_config=_local_replies(),
