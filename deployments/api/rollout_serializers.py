@@ -42,6 +42,14 @@ class RolloutActSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=2000, required=False, allow_blank=True, default="")
 
 
+class RolloutStepActSerializer(RolloutActSerializer):
+    step = serializers.IntegerField(
+        min_value=1,
+        required=False,
+        help_text="The step that was looked at; 409 `step_over` where it is not under way.",
+    )
+
+
 class RolloutEndSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(max_length=2000)
 

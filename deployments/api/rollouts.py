@@ -20,6 +20,7 @@ from deployments.api.rollout_serializers import (
     RolloutEndSerializer,
     RolloutRequestSerializer,
     RolloutSerializer,
+    RolloutStepActSerializer,
 )
 from deployments.models import Rollout
 from deployments.selectors.endpoints import find_endpoint
@@ -123,14 +124,16 @@ class RolloutResumeView(APIView):
 
     @extend_schema(
         summary="Let a paused rollout go on, or approve it",
-        request=RolloutActSerializer,
+        request=RolloutStepActSerializer,
         responses=RolloutDetailSerializer,
     )
     @idempotent
     def post(
         self, request: Request, environment: str, model: str, rollout_id: uuid.UUID
     ) -> Response:
-        return _act(request, environment, model, rollout_id, resume_rollout, RolloutActSerializer)
+        return _act(
+            request, environment, model, rollout_id, resume_rollout, RolloutStepActSerializer
+        )
 
 
 class RolloutSkipView(APIView):
@@ -138,14 +141,14 @@ class RolloutSkipView(APIView):
 
     @extend_schema(
         summary="End the step under way",
-        request=RolloutActSerializer,
+        request=RolloutStepActSerializer,
         responses=RolloutDetailSerializer,
     )
     @idempotent
     def post(
         self, request: Request, environment: str, model: str, rollout_id: uuid.UUID
     ) -> Response:
-        return _act(request, environment, model, rollout_id, skip_step, RolloutActSerializer)
+        return _act(request, environment, model, rollout_id, skip_step, RolloutStepActSerializer)
 
 
 class RolloutPromoteView(APIView):

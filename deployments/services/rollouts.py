@@ -102,17 +102,20 @@ def pause_rollout(*, rollout_id: uuid.UUID, reason: str = "", actor: Actor) -> R
     return row
 
 
-def resume_rollout(*, rollout_id: uuid.UUID, reason: str = "", actor: Actor) -> Rollout:
+def resume_rollout(
+    *, rollout_id: uuid.UUID, reason: str = "", step: int | None = None, actor: Actor
+) -> Rollout:
     """Let a paused rollout go on; a pause until approved is thereby approved. Twice is once.
 
     What was inconclusive is measured anew, and where the traffic was moved the share of the
-    present step is set again. Raises Conflict `rollout_ended` or `mode_not_normal`, NotFound,
-    NotAllowed.
+    present step is set again. `step` is the one that was looked at, from 1. Raises Conflict
+    `rollout_ended`, `step_over` or `mode_not_normal`, NotFound, NotAllowed.
     """
     with transaction.atomic():
         row, progress, plan = _locked(rollout_id, actor)
         if progress.state is not RolloutState.PAUSED:
             return row
+        _need_step(row, progress, step)
         current = row.endpoint.current
         if current is None or current.mode != EndpointMode.NORMAL:
             raise _not_normal(row.endpoint)
@@ -128,11 +131,18 @@ def resume_rollout(*, rollout_id: uuid.UUID, reason: str = "", actor: Actor) -> 
     return row
 
 
-def skip_step(*, rollout_id: uuid.UUID, reason: str = "", actor: Actor) -> Rollout:
-    """End the step under way, whatever it waits for. Raises Conflict `rollout_ended`."""
+def skip_step(
+    *, rollout_id: uuid.UUID, reason: str = "", step: int | None = None, actor: Actor
+) -> Rollout:
+    """End the step under way, whatever it waits for; a weight that is not set yet is set.
+
+    `step` is the one that was looked at, from 1: who presses twice skips one. Raises Conflict
+    `rollout_ended`, `step_over` or `mode_not_normal`, NotFound, NotAllowed.
+    """
     with transaction.atomic():
         row, progress, plan = _locked(rollout_id, actor)
         _need_ours(row)
+        _need_step(row, progress, step)
         after = steering.skipped(plan, progress, timezone.now())
         _write(row, progress, after, "skipped", actor, reason)
         records.end_notices(row)
@@ -346,6 +356,16 @@ def _others(weights: dict[int, int], version: int) -> dict[int, int]:
 
 def _stored(weights: dict[int, int]) -> dict[str, int]:
     return {str(one): points for one, points in weights.items()}
+
+
+def _need_step(row: Rollout, progress: Progress, step: int | None) -> None:
+    present = min(progress.step + 1, row.progress["steps"])
+    if step is not None and step != present:
+        raise Conflict(
+            f"Step {step} of the rollout of v{row.version} is not under way: it is at {present}.",
+            code="step_over",
+            hint="Look at the present step, and do it again if you mean that one.",
+        )
 
 
 def _need_ours(row: Rollout) -> None:

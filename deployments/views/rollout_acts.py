@@ -67,8 +67,10 @@ def _done(
     request: HttpRequest, rollout_id: uuid.UUID, act: Callable[..., Rollout], said: str
 ) -> HttpResponse:
     reason = request.POST.get("reason", "").strip()[:500]
+    looked_at = request.POST.get("step", "")
+    given = {"step": int(looked_at)} if looked_at.isascii() and looked_at.isdecimal() else {}
     try:
-        act(rollout_id=rollout_id, reason=reason, actor=actor_of(request))
+        act(rollout_id=rollout_id, reason=reason, actor=actor_of(request), **given)
     except (Conflict, Invalid, NotAllowed) as error:
         remember_refusal(request, error)
         messages.error(request, f"{error.message} {error.hint}".strip())
@@ -86,6 +88,8 @@ def acts_of(page: RolloutPage) -> list[dict[str, Any]]:
         "share": percentage(page.progress.weight / 100),
         "next": _next_share(page),
     }
+    # What the dialog speaks of may be over by the time that it is pressed, or pressed twice.
+    looked_at = [("step", min(page.progress.step + 1, len(page.plan.steps)))]
     pause = {
         "act": "pause",
         "label": _("Pause"),
@@ -102,6 +106,7 @@ def acts_of(page: RolloutPage) -> list[dict[str, Any]]:
         "tone": "primary",
         "what": _resuming(page) % given,
         "effects": [],
+        "fields": looked_at,
     }
     skip = {
         "act": "skip",
@@ -109,6 +114,7 @@ def acts_of(page: RolloutPage) -> list[dict[str, Any]]:
         "icon": "arrow-right",
         "what": _("The step under way ends now, whatever it waits for."),
         "effects": [_("What comes next: %(next)s.") % given],
+        "fields": looked_at,
     }
     promote = {
         "act": "promote",

@@ -407,6 +407,20 @@ def test_pause_until_approved_and_skip() -> None:
     assert driver.run().progress.state is RolloutState.PROMOTED
 
 
+def test_skipping_again_and_again_never_passes_over_a_weight() -> None:
+    driver = Driver(QUICK).wait(2)
+    for _ in range(10):
+        driver.progress = steering.skipped(QUICK, driver.progress, driver.now)
+    assert driver.progress.is_active
+    assert driver.progress.weight == 1000
+    driver.wait(5)
+    assert driver.weights[:2] == [1000, 5000]
+    for _ in range(10):
+        driver.progress = steering.skipped(QUICK, driver.progress, driver.now)
+    assert driver.run().progress.state is RolloutState.PROMOTED
+    assert driver.weights == [1000, 5000, 10_000]
+
+
 def test_nothing_is_asked_before_there_is_traffic_or_after_the_end() -> None:
     progress = steering.begin(START)
     assert asks(QUICK, progress, START) == []

@@ -327,6 +327,21 @@ def test_people_steer_it(story: Story) -> None:
     assert ended.value.code == "rollout_ended"
 
 
+def test_who_presses_twice_skips_one_step(story: Story) -> None:
+    rollout = story.start()
+    story.run(3, good=20)
+    act = {"rollout_id": rollout.pk, "actor": story.fleet.sam}
+    looked_at = rollout.progress["step"] + 1
+    assert skip_step(step=looked_at, **act).progress["step"] == looked_at
+    for again in (skip_step, lambda **given: resume_rollout(**given)):
+        pause_rollout(**act)
+        with pytest.raises(Conflict) as refused:
+            again(step=looked_at, **act)
+        assert refused.value.code == "step_over"
+        assert f"it is at {looked_at + 1}" in refused.value.message
+    assert resume_rollout(step=looked_at + 1, **act).state == "running"
+
+
 def test_abort_twice_is_once_and_keeps_what_others_decided(story: Story) -> None:
     rollout = story.start()
     story.run(3, good=20)

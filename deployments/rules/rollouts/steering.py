@@ -50,10 +50,16 @@ def resumed(plan: Plan, progress: Progress, now: datetime, *, weight: int) -> Pr
 
 
 def skipped(plan: Plan, progress: Progress, now: datetime) -> Progress:
-    """The step under way is over, whatever it waited for: the next one begins."""
+    """The step under way is over, whatever it waited for: the next one begins.
+
+    A weight that is not set yet is no waiting: it stays to be set, or a rollout could end as
+    promoted without its traffic.
+    """
+    step = plan.steps[progress.step] if progress.step < len(plan.steps) else None
+    unset = isinstance(step, SetWeight) and progress.weight != step.points
     return replace(
         progress,
-        step=min(progress.step + 1, len(plan.steps)),
+        step=progress.step if step is None or unset else progress.step + 1,
         moved_at=now,
         state=RolloutState.RUNNING,
         cause="",
