@@ -68,7 +68,7 @@ def test_an_sre_moves_traffic_by_the_sliders_and_rolls_back_by_the_key(
     tab.wait_for_selector("#rollback[open]")
     tab.fill("#rollback-reason", "Version 2 is wrong.")
     tab.click("#rollback button[type=submit]")
-    tab.wait_for_selector("text=Rolled back as revision 3")
+    tab.wait_for_selector("text=In effect on 1 gateway after")
 
     eventually(lambda: served(two_versions) == {"1": 40})
     assert {job.kind for job in run_jobs()} == {"rollback"}
