@@ -40,7 +40,7 @@ class Tick:
 
 
 TICKS: tuple[Tick, ...] = (
-    Tick("rollouts", rollout_engine.tick),
+    Tick("rollouts", rollout_engine.RolloutWatch()),
     Tick("rollback levels", escalations.EndpointWatch()),
     Tick("deploys of what a rollback goes to", redeploys.finish_redeploys),
     Tick("incidents that are over", incidents.end_settled, every_s=2),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db import transaction
 
@@ -27,6 +27,7 @@ from deployments.models import (
     TrafficSplit,
 )
 from deployments.rules import escalation, splits
+from deployments.rules.beginnings import Beginning
 from deployments.rules.escalation_state import (
     Act,
     Decision,
@@ -54,8 +55,6 @@ TITLES = {
     "stopped": "It cannot be helped by itself",
 }
 MODES = {FALLBACK: EndpointMode.FALLBACK, OPEN: EndpointMode.OPEN}
-START = timedelta(seconds=15)
-SILENCE = timedelta(seconds=30)
 WRITES = (Act.MOVE, Act.PROBE, Act.RETURN)
 
 log = logging.getLogger(__name__)
@@ -64,19 +63,14 @@ log = logging.getLogger(__name__)
 class EndpointWatch:
     """`watch_endpoints` for a process that runs it again and again.
 
-    What is seen in its first seconds, or the first after a long silence, moves nothing: after a
-    restart of everything the nodes are loading their versions still, and that is no disturbance.
+    What is seen while it has only begun moves nothing.
     """
 
     def __init__(self) -> None:
-        self._since: datetime | None = None
-        self._last: datetime | None = None
+        self._beginning = Beginning()
 
     def __call__(self, now: datetime) -> list[Decision]:
-        if self._since is None or self._last is None or now - self._last > SILENCE:
-            self._since = now
-        self._last = now
-        return watch_endpoints(now, starting=now - self._since < START)
+        return watch_endpoints(now, starting=self._beginning.lasts(now))
 
 
 def watch_endpoints(now: datetime, *, starting: bool = False) -> list[Decision]:

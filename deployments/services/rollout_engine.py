@@ -20,16 +20,26 @@ from console.errors import CovenantError
 from console.models import Severity
 from console.services import audit
 from deployments.models import (
+    ACTIVE_ROLLOUTS,
     Endpoint,
     EndpointMode,
     Rollout,
     SplitCause,
     TrafficSplit,
 )
+from deployments.rules.beginnings import Beginning
 from deployments.rules.rollouts.decide import decide
 from deployments.rules.rollouts.looks import Act, Decision
 from deployments.rules.rollouts.progress import Cause, read_progress
-from deployments.selectors.rollout_looks import Moment, Seen, due, expected_weights, moment
+from deployments.rules.rollouts.steering import after_a_stop
+from deployments.selectors.rollout_looks import (
+    Moment,
+    Seen,
+    due,
+    expected_weights,
+    moment,
+    plans_of,
+)
 from deployments.services import rollout_records as records
 from deployments.services.gateways import wake_gateways
 from deployments.services.rollout_incidents import open_for
@@ -61,6 +71,43 @@ class Report:
     looked: int = 0
     moved: int = 0
     measured: int = 0
+
+
+class RolloutWatch:
+    """`tick` for a process that runs it again and again.
+
+    While it has only begun, no rollout moves; then each goes on from its step, measured from there.
+    """
+
+    def __init__(self) -> None:
+        self._beginning = Beginning()
+        self._begun = False
+
+    def __call__(self, now: datetime) -> Report:
+        if self._beginning.lasts(now):
+            self._begun = True
+            return Report()
+        if self._begun:
+            go_on_after_a_stop(now)
+            self._begun = False
+        return tick(now)
+
+
+def go_on_after_a_stop(now: datetime) -> None:
+    """Have every rollout under way measured from now on."""
+    with transaction.atomic():
+        rows = list(
+            Rollout.objects.select_for_update(of=("self",))
+            .filter(state__in=ACTIVE_ROLLOUTS, created_at__lt=now)
+            .order_by("pk")
+        )
+        plans = plans_of(rows)
+        for row in rows:
+            stored = read_progress(
+                row.progress, state=row.state, cause=row.cause, message=row.message
+            )
+            records.put(row, after_a_stop(plans[row.pk], stored, now), now, now)
+        Rollout.objects.bulk_update(rows, records.COLUMNS)
 
 
 def tick(now: datetime, *, asked: Queries = queries) -> Report:

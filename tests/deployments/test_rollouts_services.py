@@ -17,6 +17,7 @@ from deployments.models import (
     Endpoint,
     Incident,
     Measurement,
+    Node,
     NodeState,
     Rollout,
     SplitCause,
@@ -28,7 +29,7 @@ from deployments.rules.rollouts.progress import Cause
 from deployments.rules.rollups import Traffic
 from deployments.selectors.rollout_looks import moment
 from deployments.services.rollbacks import roll_back
-from deployments.services.rollout_engine import Report, reconcile, tick
+from deployments.services.rollout_engine import Report, RolloutWatch, reconcile, tick
 from deployments.services.rollouts import (
     abort_rollout,
     pause_rollout,
@@ -325,6 +326,36 @@ def test_people_steer_it(story: Story) -> None:
     with pytest.raises(Conflict) as ended:
         abort_rollout(reason="too late", **act)
     assert ended.value.code == "rollout_ended"
+
+
+def test_a_restart_of_everything_lets_it_go_on_from_its_step(story: Story) -> None:
+    rollout = story.start({**PLAN, "fast_check": {"max_error_rate": 1}})
+    story.run(20, good=20)
+    assert story.weights == {"1": 9000, "2": 1000}
+    # Everything was down for a while; its nodes are still loading as it begins to look.
+    story.now += timedelta(seconds=40)
+    watch = RolloutWatch()
+    Node.objects.update(state="lost")
+    for second in range(75):
+        if second == 9:
+            Node.objects.update(state="ready")
+        story.calls(bad=20 if second < 9 else 0, good=0 if second < 9 else 20)
+        watch(story.now)
+        if story.split.applied_at is None:
+            story.acknowledge()
+        story.now += timedelta(seconds=1)
+        rollout.refresh_from_db()
+        assert rollout.state != "rolled_back", (second, rollout.message)
+        if second < 40:
+            assert story.weights == {"1": 9000, "2": 1000}, "the pause begins anew"
+    assert (rollout.cause, story.weights) == (Cause.APPROVAL, {"1": 5000, "2": 5000})
+    # From then on it is watched as ever.
+    for _ in range(5):
+        story.calls(bad=20)
+        watch(story.now)
+        story.now += timedelta(seconds=1)
+    rollout.refresh_from_db()
+    assert (rollout.state, rollout.cause) == ("rolled_back", "error_rate")
 
 
 def test_who_presses_twice_skips_one_step(story: Story) -> None:

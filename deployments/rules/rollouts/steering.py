@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from deployments.rules.rollouts.analysis import Run
+from deployments.rules.rollouts.measuring import runs_of, step_of
 from deployments.rules.rollouts.progress import Cause, Progress
-from deployments.rules.rollouts.types import Plan, SetWeight
+from deployments.rules.rollouts.types import Metric, Pause, Plan, SetWeight
 from deployments.rules.splits import WHOLE
 from deployments.rules.states import RolloutState
 
@@ -66,6 +68,39 @@ def skipped(plan: Plan, progress: Progress, now: datetime) -> Progress:
         message="",
         inline=None,
     )
+
+
+def after_a_stop(plan: Plan, progress: Progress, now: datetime) -> Progress:
+    """Looked at again after a time in which nobody did, because everything was restarted, say.
+
+    It goes on from its step. What was counted meanwhile is not held against the candidate: as with
+    a weight that was set just now, everything is measured from here on, and a timed pause begins
+    anew.
+    """
+    step = step_of(plan, progress)
+    timed = isinstance(step, Pause) and step.seconds is not None
+    background, inline = (
+        run and _measured_later(run, metrics, now) for _, metrics, run in runs_of(plan, progress)
+    )
+    return replace(
+        progress,
+        weight_since=None,
+        exposed_since=None,
+        moved_at=now if timed else progress.moved_at,
+        background=background,
+        inline=inline,
+    )
+
+
+def _measured_later(run: Run, metrics: tuple[Metric, ...], now: datetime) -> Run:
+    """The run with no measurement before a whole interval from now."""
+    by_name = {one.name: one for one in metrics}
+    later = {}
+    for name, state in run.metrics.items():
+        seconds = by_name[name].interval_s or by_name[name].window_s
+        at = state.next_at and max(state.next_at, now + timedelta(seconds=seconds))
+        later[name] = replace(state, next_at=at)
+    return replace(run, metrics=later)
 
 
 def promoted(progress: Progress, now: datetime) -> Progress:
