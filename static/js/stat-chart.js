@@ -89,7 +89,7 @@ function layout(data, kind) {
     barmode: "stack",
     hovermode: "x unified",
     hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line-strong"), font: { color: token("--text") } },
-    xaxis: { ...axis, type: "date", showgrid: false, ticks: "outside", ticklen: 4, tickcolor: grid, nticks: 7, hoverformat: "%H:%M:%S", tickformatstops: TICKS },
+    xaxis: { ...axis, type: "date", showgrid: false, ticks: "outside", ticklen: 4, tickcolor: grid, tickangle: 0, nticks: 7, hoverformat: "%H:%M:%S", tickformatstops: TICKS },
     yaxis: { ...axis, range: [lowest(data) * 1.1, highest(data, kind) * 1.1], nticks: 5, tickformat: ",~f" },
     ...marks(data),
   };
