@@ -7,6 +7,7 @@ each to the live numbers and to the compared answers.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
+from console.errors import Invalid
 from deployments.adapters import comparison_store
 from deployments.models import (
     ACTIVE_ROLLOUTS,
@@ -42,6 +44,8 @@ from models_registry.selectors.release_policies import open_windows, windows_of
 MOST_AT_ONCE = 2000
 COMPARED_S = 10.0
 _PLANS_KEPT = 5000
+
+log = logging.getLogger(__name__)
 _plans: dict[uuid.UUID, Plan] = {}
 
 
@@ -104,6 +108,7 @@ def moment(rows: QuerySet[Rollout], now: datetime) -> Moment:
         ).defer("plan", "reason")
     )
     plans = plans_of(rollouts)
+    rollouts = [one for one in rollouts if one.pk in plans]
     ready = _ready(rollouts)
     frozen = _frozen({one.endpoint.environment_id for one in rollouts}, now)
     seen = [
@@ -121,15 +126,22 @@ def moment(rows: QuerySet[Rollout], now: datetime) -> Moment:
 
 
 def plans_of(rollouts: Collection[Rollout]) -> dict[uuid.UUID, Plan]:
-    """Their plans; a plan never changes, so each is read once per process."""
+    """Their plans; a plan never changes, so each is read once per process.
+
+    One that this release cannot read is left out: its rollout stands still, and holds up no other.
+    """
     unknown = [one.pk for one in rollouts if one.pk not in _plans]
     if unknown:
         if len(_plans) + len(unknown) > _PLANS_KEPT:
             _plans.clear()
             unknown = [one.pk for one in rollouts]
         rows = Rollout.objects.filter(pk__in=unknown).values_list("pk", "plan")
-        _plans.update({pk: parse_plan(document) for pk, document in rows})
-    return {one.pk: _plans[one.pk] for one in rollouts}
+        for pk, document in rows:
+            try:
+                _plans[pk] = parse_plan(document)
+            except Invalid as error:
+                log.error("the plan of rollout %s cannot be read: %s", pk, error.message)
+    return {one.pk: _plans[one.pk] for one in rollouts if one.pk in _plans}
 
 
 def expected_weights(rollout: Rollout, points: int) -> dict[int, int]:

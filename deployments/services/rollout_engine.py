@@ -102,6 +102,7 @@ def go_on_after_a_stop(now: datetime) -> None:
             .order_by("pk")
         )
         plans = plans_of(rows)
+        rows = [row for row in rows if row.pk in plans]
         for row in rows:
             stored = read_progress(
                 row.progress, state=row.state, cause=row.cause, message=row.message

@@ -73,6 +73,8 @@ def start_rollout(
         contract = contracts_that_hold([endpoint.model_id]).get(endpoint.model_id)
         wanted = parse_plan({} if plan is None else plan, contract.rollout if contract else None)
         document = plan_json(wanted)
+        # What is stored is what is read at each look: it has to say the same.
+        parse_plan(document)
         active = _active(endpoint)
         if active is not None:
             if active.version == version and active.plan == document:
@@ -94,7 +96,7 @@ def pause_rollout(*, rollout_id: uuid.UUID, reason: str = "", actor: Actor) -> R
     """No step begins until it is resumed; what has traffic keeps it and is watched on. Twice is
     once. Raises Conflict `rollout_ended`, NotFound, NotAllowed."""
     with transaction.atomic():
-        row, progress, _ = _locked(rollout_id, actor)
+        row, progress = _locked(rollout_id, actor)
         if progress.state is RolloutState.PAUSED:
             return row
         after = steering.paused(progress, reason.strip()[:2000])
@@ -112,7 +114,8 @@ def resume_rollout(
     `rollout_ended`, `step_over` or `mode_not_normal`, NotFound, NotAllowed.
     """
     with transaction.atomic():
-        row, progress, plan = _locked(rollout_id, actor)
+        row, progress = _locked(rollout_id, actor)
+        plan = _plan(row)
         if progress.state is not RolloutState.PAUSED:
             return row
         _need_step(row, progress, step)
@@ -140,7 +143,8 @@ def skip_step(
     `rollout_ended`, `step_over` or `mode_not_normal`, NotFound, NotAllowed.
     """
     with transaction.atomic():
-        row, progress, plan = _locked(rollout_id, actor)
+        row, progress = _locked(rollout_id, actor)
+        plan = _plan(row)
         _need_ours(row)
         _need_step(row, progress, step)
         after = steering.skipped(plan, progress, timezone.now())
@@ -156,7 +160,7 @@ def promote_rollout(*, rollout_id: uuid.UUID, reason: str, actor: Actor) -> Roll
     """
     need_reason(reason)
     with transaction.atomic():
-        row, progress, _ = _locked(rollout_id, actor)
+        row, progress = _locked(rollout_id, actor)
         if row.endpoint.current is None or row.endpoint.current.mode != EndpointMode.NORMAL:
             raise _not_normal(row.endpoint)
         splits.check_ready({row.version: splits.WHOLE}, ready_versions(row.endpoint))
@@ -174,7 +178,7 @@ def abort_rollout(*, rollout_id: uuid.UUID, reason: str, actor: Actor) -> Rollou
     """
     need_reason(reason)
     with transaction.atomic():
-        row, progress, _ = _locked(rollout_id, actor, ended_as=RolloutState.ABORTED)
+        row, progress = _locked(rollout_id, actor, ended_as=RolloutState.ABORTED)
         if not progress.is_active:
             return row
         split = None
@@ -277,7 +281,7 @@ def _create(
 
 def _locked(
     rollout_id: uuid.UUID, actor: Actor, *, ended_as: RolloutState | None = None
-) -> tuple[Rollout, Progress, Plan]:
+) -> tuple[Rollout, Progress]:
     """The rollout and its endpoint, locked, for an act that the actor may do here."""
     require(actor, "rollout.control")
     seen = (
@@ -302,7 +306,18 @@ def _locked(
             code="rollout_ended",
             hint="Start another one.",
         )
-    return row, progress, plans_of([row])[row.pk]
+    return row, progress
+
+
+def _plan(row: Rollout) -> Plan:
+    plan = plans_of([row]).get(row.pk)
+    if plan is None:
+        raise Conflict(
+            f"The plan of the rollout of v{row.version} cannot be read.",
+            code="plan_unreadable",
+            hint="Abort it, or promote the version.",
+        )
+    return plan
 
 
 def _write(

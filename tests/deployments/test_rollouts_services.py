@@ -27,6 +27,7 @@ from deployments.rules import histograms
 from deployments.rules.live_window import Second, to_point
 from deployments.rules.rollouts.progress import Cause
 from deployments.rules.rollups import Traffic
+from deployments.selectors import rollout_looks
 from deployments.selectors.rollout_looks import moment
 from deployments.services.rollbacks import roll_back
 from deployments.services.rollout_engine import Report, RolloutWatch, reconcile, tick
@@ -356,6 +357,26 @@ def test_a_restart_of_everything_lets_it_go_on_from_its_step(story: Story) -> No
         story.now += timedelta(seconds=1)
     rollout.refresh_from_db()
     assert (rollout.state, rollout.cause) == ("rolled_back", "error_rate")
+
+
+@pytest.mark.parametrize("condition", ["<= 1e999", "<= baseline * 1e999"])
+def test_a_plan_that_could_not_be_read_again_is_refused(story: Story, condition: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        story.start({"analysis": [{"name": "error_rate", "success_condition": condition}]})
+    assert refused.value.errors[0].pointer == "/analysis/metrics/0/success_condition"
+    assert not Rollout.objects.exists()
+
+
+def test_a_plan_that_cannot_be_read_holds_up_nobody_and_can_be_ended(story: Story) -> None:
+    rollout = story.start()
+    Rollout.objects.update(plan={"steps": "of another release"})
+    rollout_looks._plans.clear()
+    assert tick(story.now) == Report()
+    with pytest.raises(Conflict) as refused:
+        skip_step(rollout_id=rollout.pk, actor=story.fleet.sam)
+    assert refused.value.code == "plan_unreadable"
+    aborted = abort_rollout(rollout_id=rollout.pk, reason="no", actor=story.fleet.sam)
+    assert (aborted.state, story.weights) == ("aborted", {"1": 10_000})
 
 
 def test_who_presses_twice_skips_one_step(story: Story) -> None:

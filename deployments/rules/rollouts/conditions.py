@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ class Condition:
     def parse(cls, text: str) -> Condition:
         """From its written form. Raises ValueError with the forms that are taken."""
         found = _FORM.fullmatch(text.strip())
-        if found is None:
+        if found is None or not math.isfinite(float(found["number"] or found["by"] or 0)):
             raise ValueError(FORM)
         if found["number"] is not None:
             return cls(found["compare"], float(found["number"]))
