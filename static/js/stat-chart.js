@@ -70,7 +70,7 @@ function marks(data) {
     const x = new Date(marker.t);
     const line = { color: token("--text-3"), width: 1, dash: "dot" };
     shapes.push({ type: "line", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, line });
-    const text = (data.markers.length <= 3 && marker.label) || "▾";
+    const text = (data.markers.length === 1 && marker.label) || "▾";
     annotations.push({ x, yref: "paper", y: 1, yanchor: "bottom", showarrow: false, text, hovertext: marker.label });
   }
   return { shapes, annotations };
