@@ -270,6 +270,10 @@ def test_tokens_name_their_caller(gate: Gate) -> None:
     assert told(token(key, iss="https://elsewhere.example")) == (401, "token_refused")
     assert told(token(signing_key("one"))) == (401, "token_refused")
     assert told("Bearer nonsense") == (401, "token_refused")
+    unseen = caller.send(
+        "POST", f"/v2/models/guarded/infer?access_token={token(key).removeprefix('Bearer ')}", BODY
+    )
+    assert problem(unseen) == (401, "authentication_required")
     late = caller.infer("guarded", BODY, authorization=token(key, exp=int(time.time()) - 3600))
     assert problem(late) == (401, "token_refused")
     assert "expired" in late.json["detail"]

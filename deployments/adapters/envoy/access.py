@@ -241,6 +241,8 @@ def _remote(network: str) -> JSON:
 def _provider(issuer: Issuer) -> JSON:
     provider: JSON = {
         "issuer": issuer.issuer,
+        # Not from the query, which Envoy takes by default: addresses are logged everywhere.
+        "from_headers": [{"name": "authorization", "value_prefix": "Bearer "}],
         "local_jwks": {"inline_string": issuer.jwks},
         "failed_status_in_metadata": "failed",
         "clock_skew_seconds": 30,
