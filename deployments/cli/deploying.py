@@ -122,7 +122,8 @@ def rollback(session: Session, endpoint: str, reason: str, to: int | None) -> No
     # The rollback is written at once; what is waited for is that every gateway acts on it.
     answer = session.client.post(f"/endpoints/{endpoint_path(endpoint)}/rollback/?wait=1", body)
     took = [one["took_ms"] for one in answer["acknowledgements"] if one["took_ms"] is not None]
-    effect = f" In effect on {len(took)} gateways after {max(took):.0f} ms." if took else ""
+    gateways = "1 gateway" if len(took) == 1 else f"{len(took)} gateways"
+    effect = f" In effect on {gateways} after {max(took):.0f} ms." if took else ""
     level = {"fallback": " Level 2 answers meanwhile.", "open": " Level 3 meanwhile."}
     show(
         answer,
