@@ -24,12 +24,13 @@ def deltas(
 ) -> dict[str, int]:
     """`delta` for each counter of one set.
 
-    One counter that went backwards means that the whole set was reset. A counter missing from a
-    set that was read before began at 0.
+    A counter that went backwards began anew by itself: a gateway that is told of a group of hosts
+    anew forgets the counts by status code of the old one, and goes on with the others. A counter
+    missing from a set that was read before began at 0.
     """
     if earlier is None:
         return dict.fromkeys(later, 0)
-    reset = restarted or any(later[name] < earlier.get(name, 0) for name in later)
     return {
-        name: delta(value, earlier.get(name, 0), restarted=reset) for name, value in later.items()
+        name: delta(value, earlier.get(name, 0), restarted=restarted)
+        for name, value in later.items()
     }

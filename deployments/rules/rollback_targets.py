@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 
 Weights = Mapping[int, int]
@@ -23,18 +24,17 @@ def suspect(current: Weights, previous: Weights) -> int | None:
 def last_good(current: Weights, earlier: Sequence[Weights], ready: Collection[int]) -> int | None:
     """The version that led the traffic before the suspect came, and that is ready to take it back.
 
-    `earlier` are the applied splits before the current one, newest first. None when there is none.
+    `earlier` are the applied splits before the current one, newest first. One that never had more
+    than a share on trial has not led. None when there is none.
     """
     bad = suspect(current, earlier[0] if earlier else {})
-    for weights in (*earlier, current):
-        others = {
-            version: points
-            for version, points in weights.items()
-            if points and version != bad and version in ready
-        }
-        if others:
-            return max(others, key=lambda version: (others[version], -version))
-    return None
+    for weights in earlier:
+        most = max(weights.values(), default=0)
+        leading = [v for v, points in weights.items() if points and points == most]
+        if good := [version for version in leading if version != bad and version in ready]:
+            return min(good)
+    others = [v for v, points in current.items() if points and v != bad and v in ready]
+    return max(others, key=lambda version: (current[version], -version), default=None)
 
 
 def left_behind(history: Sequence[tuple[Weights, bool]]) -> set[int]:
@@ -50,6 +50,18 @@ def left_behind(history: Sequence[tuple[Weights, bool]]) -> set[int]:
         if flees:
             left |= _carrying(before) - since
     return left
+
+
+def only_tried(version: int, since: datetime, history: Sequence[tuple[Weights, datetime]]) -> bool:
+    """Whether a version never had most of the traffic before `since`, when its trial began.
+
+    `history` are applied splits, each with when it was written.
+    """
+    return not any(
+        weights.get(version, 0) and weights[version] == max(weights.values())
+        for weights, at in history
+        if at < since
+    )
 
 
 def good_before(

@@ -6,7 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from deployments.models import Endpoint, RolloutState, SplitCause, SplitState, TrafficSplit
-from deployments.rules.rollback_targets import good_before, last_good, left_behind
+from deployments.rules.rollback_targets import (
+    good_before,
+    last_good,
+    left_behind,
+    only_tried,
+)
 from models_registry.models import Release, ReleaseState
 
 LOOK_BACK = 50
@@ -101,15 +106,26 @@ def _left_behind(endpoint: Endpoint, current: TrafficSplit) -> set[int]:
         applied_at__isnull=False, revision__lte=current.revision
     ).order_by("-revision")
     rows = [
-        (_weights(weights), cause in FLEEING)
-        for weights, cause in history.values_list("weights", "cause")[:LOOK_BACK]
+        (_weights(weights), cause in FLEEING, at)
+        for weights, cause, at in history.values_list("weights", "cause", "created_at")[:LOOK_BACK]
     ]
-    judged = dict(
-        endpoint.rollouts.order_by("created_at").values_list("version", "state")[:LOOK_BACK]
+    tried = [(weights, at) for weights, _, at in rows]
+    newest = list(
+        endpoint.rollouts.order_by("-created_at").values_list("version", "state", "created_at")[
+            :LOOK_BACK
+        ]
     )
+    judged = {version: (state, at) for version, state, at in reversed(newest)}
+    # Whoever ended a trial did so for a reason; one that had led before is as good as it was.
+    failed = {
+        version
+        for version, (state, at) in judged.items()
+        if state == RolloutState.ROLLED_BACK
+        or (state == RolloutState.ABORTED and only_tried(version, at, tried))
+    }
     now = _weights(current.weights)
-    failed = {version for version, state in judged.items() if state == RolloutState.ROLLED_BACK}
-    return left_behind(rows) | {version for version in failed if not now.get(version)}
+    fled = left_behind([(weights, flees) for weights, flees, _ in rows])
+    return fled | {version for version in failed if not now.get(version)}
 
 
 def _earlier(endpoint: Endpoint, current: TrafficSplit) -> list[dict[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from console.errors import Invalid
 from deployments.rules import generations, routing_rules, smoke_test
-from deployments.rules.rollback_targets import last_good, suspect
+from deployments.rules.rollback_targets import last_good, only_tried, suspect
 from models_registry.adapters import triton_config
 from tests import factories
 
@@ -77,12 +78,25 @@ def test_an_answer_that_differs_fails_the_smoke_test(found: list[dict[str, Any]]
         ({3: 10000}, [{2: 10000}, {1: 10000}], {1, 3}, 1),
         ({}, [], {1}, None),
         ({1: 9000, 2: 1000}, [], {1, 2}, 2),
+        # Version 2 was on trial, and the trial was ended by hand: it never led.
+        ({1: 10000}, [{1: 9500, 2: 500}, {1: 10000}], {1, 2}, None),
+        ({2: 10000}, [{1: 500, 2: 9500}, {1: 5500, 2: 4500}], {1, 2}, 1),
     ],
 )
 def test_a_rollback_goes_to_whom_led_before_the_newest(
     current: Weights, earlier: list[Weights], ready: set[int], target: int | None
 ) -> None:
     assert last_good(current, earlier, ready) == target
+
+
+def test_who_led_before_a_trial_was_not_only_tried() -> None:
+    noon = datetime(2026, 11, 30, 12, tzinfo=UTC)
+    history = [
+        ({1: 5500, 2: 4500}, noon + timedelta(minutes=1)),
+        ({1: 10000}, noon - timedelta(minutes=1)),
+    ]
+    assert only_tried(2, noon, history)
+    assert not only_tried(1, noon, history)
 
 
 splits = st.dictionaries(st.integers(1, 5), st.integers(0, 100), max_size=5)
