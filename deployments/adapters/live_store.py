@@ -38,7 +38,9 @@ def store(numbers: Mapping[str, JSON], points: Mapping[str, JSON], bounds: Itera
     # Last, so that whoever sees these numbers finds their points in the ring.
     for key, values in numbers.items():
         pipe.set(f"covenant:latest:{key}", json.dumps(values), ex=FRESH_SECONDS)
-    pipe.set("covenant:bounds", json.dumps(list(bounds)), ex=RING_SECONDS)
+    # A gateway that has just begun has measured nothing yet; the points before it need theirs.
+    if edges := list(bounds):
+        pipe.set("covenant:bounds", json.dumps(edges), ex=RING_SECONDS)
     pipe.execute()
 
 

@@ -99,3 +99,9 @@ def test_many_rings_are_read_at_once() -> None:
     assert [rings.window(key, seconds=5, now=NOW)[1].requests for key in points] == [1, 2]
     assert rings.window("production/windows_none", seconds=5, now=NOW) == {}
     assert traffic_windows("production", "windows_2", seconds=5, now=NOW)[1].requests == 2
+
+
+def test_a_gateway_that_has_just_begun_takes_no_measurement_from_the_points_before() -> None:
+    live_store.store({}, {"production/m": second(2, v4=(3, 0, 0, [1, 2, 0, 0, 0]))}, BOUNDS)
+    live_store.store({}, {"production/m": to_point(Second(NOW.timestamp() - 1, {}, {}))}, ())
+    assert live_store.ring("production/m")[1] == BOUNDS
