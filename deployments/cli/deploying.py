@@ -213,7 +213,11 @@ def _split_words(answer: dict[str, Any]) -> str:
     )
     moved = f"; {answer['moved']:g} % of sticky callers moved" if answer.get("moved") else ""
     shown = f"r{answer['revision']}: {parts or 'no traffic'}{moved}"
-    return shown + (f" ({acks})" if acks else "")
+    rules = [f"{r['header']}:{r['value']}=v{r['version']}" for r in answer.get("header_rules", [])]
+    rules += [f"tester {t['caller']}=v{t['version']}" for t in answer.get("testers", [])]
+    if mirror := answer.get("mirror"):
+        rules.append(f"mirror v{mirror['version']} {mirror['percent']:g} %")
+    return shown + (f" ({acks})" if acks else "") + "".join(f"\n  {rule}" for rule in rules)
 
 
 def endpoint_path(text: str) -> str:

@@ -147,7 +147,9 @@ def _line(found: dict[str, Any]) -> str:
     where = f"{found['environment']}/{found['model']} v{found['version']}"
     step = f"step {found['step']} of {found['steps']}, {found['weight']:g} %"
     why = found["message"] or found["cause"]
-    return f"{where}: {found['state']}, {step}" + (f". {why}" if why else "")
+    ways = " Go on with `covenant rollout resume`, skip, promote or abort."
+    told = f". {why}" if why else ""
+    return f"{where}: {found['state']}, {step}{told}{ways if found['state'] == 'paused' else ''}"
 
 
 def _row(found: dict[str, Any]) -> tuple[Any, ...]:
