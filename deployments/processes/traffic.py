@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from console.errors import CovenantError
 from deployments.adapters.lease import Lease
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
 from deployments.services import (
@@ -80,7 +79,6 @@ class TrafficControl:
         loops = [asyncio.create_task(self._loop(tick)) for tick in self._ticks]
         keeper = asyncio.create_task(self._keep_lease())
         try:
-            # A loop ends only by an error that is ours: then the process ends too, and says so.
             done, _ = await asyncio.wait([*loops, keeper, stopped], return_when="FIRST_COMPLETED")
             for task in done - {stopped}:
                 task.result()
@@ -97,7 +95,8 @@ class TrafficControl:
                     await database.run(tick.act, datetime.now(UTC))
                 except AWAY as error:
                     log.warning("%s: waiting for the database: %s", tick.name, error)
-                except CovenantError:
+                except Exception:
+                    # What one row does to one tick must not stop the others, or this one for good.
                     log.exception("%s could not be done", tick.name)
                 await asyncio.sleep(tick.every_s)
         finally:

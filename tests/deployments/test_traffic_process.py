@@ -46,17 +46,20 @@ def test_one_is_active_and_the_next_takes_over() -> None:
     assert ran["first"][-1] <= ran["second"][0]
 
 
-def test_a_tick_that_cannot_do_its_work_holds_up_nobody() -> None:
+@pytest.mark.parametrize("fault", [Conflict("Not now.", code="not_now"), ValueError("ours")])
+def test_a_tick_that_cannot_do_its_work_holds_up_nobody(fault: Exception) -> None:
     times: list[datetime] = []
+    tried: list[datetime] = []
 
     def refuse(now: datetime) -> None:
-        raise Conflict("Not now.", code="not_now")
+        tried.append(now)
+        raise fault
 
     async def scenario() -> None:
         stop = asyncio.Event()
         ticks = (Tick("refuses", refuse, 0.01), Tick("works", times.append, 0.01))
         work = asyncio.create_task(TrafficControl(ticks).run(stop))
-        await until(lambda: len(times) > 5)
+        await until(lambda: len(times) > 5 and len(tried) > 5)
         stop.set()
         await work
 
