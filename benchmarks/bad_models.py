@@ -20,7 +20,7 @@ def failing() -> bytes:
     )
 
 
-def slow(size: int = 900, times: int = 4) -> bytes:
+def slow(size: int = 900, times: int = 12) -> bytes:
     """Answers rightly after so many products of two square matrices."""
     weight = numpy_helper.from_array(numpy.full((size, size), 1e-6, numpy.float32), "weight")
     nodes = [

@@ -49,6 +49,7 @@ from deployments.adapters.repository import FilePart  # noqa: E402
 from deployments.models import Gateway, Node, NodeState, Rollout, TrafficSplit  # noqa: E402
 from deployments.processes.collector import Collector  # noqa: E402
 from deployments.processes.traffic import TrafficControl  # noqa: E402
+from deployments.rules.beginnings import START  # noqa: E402
 from deployments.services import fleet  # noqa: E402
 from deployments.services.rollouts import start_rollout  # noqa: E402
 from deployments.services.traffic import set_split, wait_acknowledged  # noqa: E402
@@ -282,6 +283,8 @@ def main() -> None:
         TemporaryDirectory(prefix="covenant-rollout-faults-") as folder,
         everything(Path(folder)) as parts,
     ):
+        # In its first seconds the traffic control moves nothing.
+        time.sleep(START.total_seconds())
         for number, name in enumerate(CASES):
             figures = case(parts, number, name, rate)
             report("rollout of a version that is bad", requests_per_second=rate, **figures)
