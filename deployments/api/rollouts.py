@@ -191,7 +191,9 @@ def _act(
 ) -> Response:
     body = serializer(data=request.data)
     body.is_valid(raise_exception=True)
-    _detail(request, environment, model, rollout_id)
+    seen = rollout_list(user=user_of(request), environment=environment, model=model)
+    if not seen.filter(pk=rollout_id).exists():
+        raise _no_such(environment, model)
     act(rollout_id=rollout_id, actor=actor_of(request), **body.validated_data)
     return Response(_detail(request, environment, model, rollout_id))
 
@@ -203,5 +205,9 @@ def _detail(
         rollout_id, user=user_of(request), environment=environment, model=model
     )
     if rollout is None:
-        raise NotFound(f"{environment}/{model} has no such rollout.", hint="See its list.")
+        raise _no_such(environment, model)
     return dict(RolloutDetailSerializer(rollout).data)
+
+
+def _no_such(environment: str, model: str) -> NotFound:
+    return NotFound(f"{environment}/{model} has no such rollout.", hint="See its list.")
