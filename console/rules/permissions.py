@@ -78,6 +78,30 @@ ACTIONS: dict[str, ActionRule] = {
         OPERATORS, "operate", "change when an endpoint goes to its fallback by itself"
     ),
     "incident.handle": ActionRule(PEOPLE_OF_A_MODEL, "write", "see to an incident"),
+    "alert.handle": ActionRule(PEOPLE_OF_A_MODEL, "write", "acknowledge an alert"),
+    "alert.silence": ActionRule(OPERATORS, "operate", "silence alerts"),
+    "alert_rule.change": ActionRule(OPERATORS, "operate", "change what raises an alert"),
+    "alert_channel.manage": ActionRule(
+        OPERATORS, "operate", "say where alerts are sent", per_team=False
+    ),
+    "on_call.manage": ActionRule(OPERATORS, "operate", "say who is on call", per_team=False),
+    "maintenance.propose": ActionRule(PEOPLE_OF_A_MODEL, "write", "propose a maintenance window"),
+    "maintenance.agree": ActionRule(
+        PEOPLE_OF_A_MODEL, "write", "agree to a maintenance window", persons_only=True
+    ),
+    "sla.exclude": ActionRule(
+        PEOPLE_OF_A_MODEL, "write", "take time out of the count of a promise", persons_only=True
+    ),
+    "sla.share": ActionRule(
+        frozenset({SRE, BUSINESS_OWNER, PLATFORM_ADMIN}), "write", "share a page of a promise"
+    ),
+    "sla.subscribe": ActionRule(EVERYBODY, "write", "have a promise’s report sent to oneself"),
+    "telemetry.send": ActionRule(
+        frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "send measurements of a model"
+    ),
+    "diagnosis.run": ActionRule(
+        frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "have it found out why"
+    ),
     "access.change": ActionRule(OPERATORS, "operate", "change who may call an endpoint"),
     "experiment.manage": ActionRule(
         frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "run an experiment"
@@ -89,6 +113,9 @@ ACTIONS: dict[str, ActionRule] = {
     "node.register": ActionRule(OPERATORS, "operate", "register a node", per_team=False),
     "node.cordon": ActionRule(OPERATORS, "operate", "cordon a node", per_team=False),
     "node.verify": ActionRule(OPERATORS, "operate", "have a node verified", per_team=False),
+    "statistics.manage": ActionRule(
+        frozenset({PLATFORM_ADMIN}), "admin", "say how long counts are kept", per_team=False
+    ),
     "environment.change": ActionRule(
         frozenset({PLATFORM_ADMIN}), "admin", "change an environment", per_team=False
     ),

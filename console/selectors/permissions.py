@@ -33,7 +33,20 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "caller",
         ),
     ),
-    ("installation", ("gateway", "node", "environment", "job", "audit")),
+    (
+        "promises",
+        (
+            "alert",
+            "alert_rule",
+            "alert_channel",
+            "on_call",
+            "maintenance",
+            "sla",
+            "telemetry",
+            "diagnosis",
+        ),
+    ),
+    ("installation", ("gateway", "node", "statistics", "environment", "job", "audit")),
     ("people", ("user", "team", "service_account")),
     ("own", ("read", "key", "token", "second_factor", "notice")),
 )
