@@ -23,10 +23,10 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 
 from console.stack import envoy, process
-from deployments.rules.access_policies import parse_policy
-from deployments.rules.caller_directory import CallerDirectory, Issuer
-from deployments.rules.caller_keys import NewKey, new_key
-from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
+from deployments.rules.access.caller_directory import CallerDirectory, Issuer
+from deployments.rules.access.caller_keys import NewKey, new_key
+from deployments.rules.access.policies import parse_policy
+from deployments.rules.gateways.state import EndpointState, GatewayState, NodeAddress, Target
 
 PORTS = {"admin": 9170, "ads": 9171, "gateway": 9172, "plain": 9173, "plain_admin": 9174}
 ISS = "https://sign-in.example"
@@ -212,7 +212,7 @@ def processor_seconds(pid: int) -> float:
 def measure_native_keys(folder: Path, requests: int, rounds: int) -> None:
     """Envoy's own filter for API keys beside ours, both with 1,000 keys, without anything else."""
     from deployments.adapters.envoy import access
-    from deployments.rules.access_rules import AccessRules
+    from deployments.rules.access.rules import AccessRules
 
     keys = [key_of(number) for number in range(1000)]
     known = CallerDirectory(keys=tuple((k.digest, f"caller-{n}") for n, k in enumerate(keys)))

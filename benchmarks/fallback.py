@@ -122,8 +122,8 @@ async def killed_under_load(
 
 
 def apply(control: object, *, rules: bool) -> None:
-    from deployments.rules.gateway_state import EndpointState, GatewayState, Mode
-    from deployments.selectors.routing import fallback_of
+    from deployments.rules.gateways.state import EndpointState, GatewayState, Mode
+    from deployments.selectors.traffic.routing import fallback_of
     from models_registry.rules import contract_document
 
     endpoint = EndpointState(
@@ -197,8 +197,8 @@ def serve() -> None:
 
     from deployments.edge.app import EdgeApp
     from deployments.edge.rules import Rules
-    from deployments.rules.rule_answers import served_rules
-    from deployments.selectors.routing import fallback_of
+    from deployments.rules.fallback.rule_answers import served_rules
+    from deployments.selectors.traffic.routing import fallback_of
     from models_registry.rules import contract_document
 
     class Fixed(Rules):

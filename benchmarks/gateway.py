@@ -31,11 +31,11 @@ from console.adapters.triton import TritonClient
 from console.stack import envoy, process
 from deployments.adapters import repository
 from deployments.adapters.repository import FilePart
-from deployments.rules.access_rules import AccessRules, RateLimit, Validation
-from deployments.rules.caller_directory import CallerDirectory
-from deployments.rules.caller_keys import new_key
-from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
-from deployments.rules.input_rules import InputRule, InputRules
+from deployments.rules.access.caller_directory import CallerDirectory
+from deployments.rules.access.caller_keys import new_key
+from deployments.rules.access.input_rules import InputRule, InputRules
+from deployments.rules.access.rules import AccessRules, RateLimit, Validation
+from deployments.rules.gateways.state import EndpointState, GatewayState, NodeAddress, Target
 from models_registry.adapters import triton_config
 from models_registry.rules.tuning import Tensor, TuningChoice, TuningFacts, plan
 from tests import stack

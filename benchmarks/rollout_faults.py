@@ -49,10 +49,10 @@ from deployments.adapters.repository import FilePart  # noqa: E402
 from deployments.models import Gateway, Node, NodeState, Rollout, TrafficSplit  # noqa: E402
 from deployments.processes.collector import Collector  # noqa: E402
 from deployments.processes.traffic import TrafficControl  # noqa: E402
-from deployments.rules.beginnings import START  # noqa: E402
-from deployments.services import fleet  # noqa: E402
-from deployments.services.rollouts import start_rollout  # noqa: E402
-from deployments.services.traffic import set_split, wait_acknowledged  # noqa: E402
+from deployments.rules.incidents.beginnings import START  # noqa: E402
+from deployments.services.fleet import nodes as fleet  # noqa: E402
+from deployments.services.rollouts.acts import start_rollout  # noqa: E402
+from deployments.services.traffic.splits import set_split, wait_acknowledged  # noqa: E402
 from models_registry.adapters import triton_config  # noqa: E402
 from tests import factories  # noqa: E402
 from tests.deployments.calling import BODY  # noqa: E402

@@ -43,9 +43,9 @@ from deployments.models import (  # noqa: E402
     ServingGeneration,
     TrafficSplit,
 )
-from deployments.services.rollout_engine import tick  # noqa: E402
-from deployments.services.rollouts import start_rollout  # noqa: E402
-from deployments.services.traffic import set_split  # noqa: E402
+from deployments.services.rollouts.acts import start_rollout  # noqa: E402
+from deployments.services.rollouts.engine import tick  # noqa: E402
+from deployments.services.traffic.splits import set_split  # noqa: E402
 from models_registry.models import ModelVersion, RegisteredModel, Release  # noqa: E402
 from tests import factories  # noqa: E402
 from tests.deployments.conftest import Fleet, _make_fleet, ready_version  # noqa: E402

@@ -10,9 +10,9 @@ from django.utils.translation import gettext_lazy as _
 
 from console.errors import CovenantError
 from console.forms import ServiceForm
-from deployments.rules.access_policies import period_words
-from deployments.rules.access_rules import AccessRules, RateLimit, Validation
-from deployments.rules.caller_keys import DEFAULT_DAYS, LONGEST_LIFE
+from deployments.rules.access.caller_keys import DEFAULT_DAYS, LONGEST_LIFE
+from deployments.rules.access.policies import period_words
+from deployments.rules.access.rules import AccessRules, RateLimit, Validation
 
 _ONE_A_LINE = {"rows": 3, "spellcheck": "false", "autocapitalize": "none"}
 # Where a fault of the document is shown: the longest pointer that fits.

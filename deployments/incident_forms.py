@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.forms import ServiceForm
 from deployments.models import IncidentSeverity, IncidentState
-from deployments.rules.rollback_policies import WHOLE_NUMBERS, RollbackPolicy, policy_json
+from deployments.rules.incidents.rollback_policies import WHOLE_NUMBERS, RollbackPolicy, policy_json
 
 
 class IncidentFilterForm(forms.Form):

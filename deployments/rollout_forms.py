@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from console.errors import CovenantError
 from console.forms import ServiceForm
-from deployments.rules.rollout_drafts import Approval, Draft
+from deployments.rules.rollouts.drafts import Approval, Draft
 from deployments.rules.rollouts.reading import duration_s, duration_word
 from deployments.rules.rollouts.types import DAYS
 

@@ -9,7 +9,7 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from console.forms import ServiceForm
-from deployments.rules.routing_rules import MOST_RULES, MOST_TESTERS
+from deployments.rules.traffic.routing_rules import MOST_RULES, MOST_TESTERS
 
 
 class _VersionForm(forms.Form):

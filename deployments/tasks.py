@@ -6,16 +6,9 @@ from celery import shared_task
 from django.utils import timezone
 
 from console.services.job_runs import run_job
-from deployments.services import (
-    live_checks,
-    load_tests,
-    on_call,
-    placements,
-    plans,
-    reconciles,
-    rollbacks,
-    unloads,
-)
+from deployments.services.fleet import live_checks, placements, plans, reconciles, unloads
+from deployments.services.incidents import on_call, rollbacks
+from deployments.services.trials import load_tests
 
 
 @shared_task

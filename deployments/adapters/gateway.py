@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from deployments.rules.histograms import Histogram
-from deployments.rules.snapshots import Snapshot
+from deployments.rules.gateways.snapshots import Snapshot
+from deployments.rules.statistics.histograms import Histogram
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from deployments.adapters.gateway import Registration
 from deployments.adapters.kong import entities as kong
 from deployments.adapters.kubernetes import objects as kubernetes
 from deployments.adapters.reaching import Refused
-from deployments.rules.snapshots import Snapshot
+from deployments.rules.gateways.snapshots import Snapshot
 
 JSON = dict[str, Any]
 

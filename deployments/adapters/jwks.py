@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from console.adapters.outgoing import connect, unreachable
 from console.errors import Unavailable
 from console.rules.outgoing import Network, Target, is_reachable
-from deployments.rules.jwks import MOST_BYTES
+from deployments.rules.access.jwks import MOST_BYTES
 
 MOST_SECONDS = 10.0
 

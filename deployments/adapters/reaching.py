@@ -23,7 +23,7 @@ from deployments.adapters.gateway import (
     Registration,
     Word,
 )
-from deployments.rules.snapshots import Snapshot
+from deployments.rules.gateways.snapshots import Snapshot
 
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 10.0

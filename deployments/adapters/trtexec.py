@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from deployments.rules import tensorrt
+from deployments.rules.fleet import tensorrt
 
 _TICK_S: Final = 0.2
 _MAX_LINE: Final = 1_000

@@ -14,10 +14,10 @@ from console.api.authentication import actor_of, user_of
 from console.api.problems import problem
 from deployments.api.preconditions import revision_named
 from deployments.models import AccessPolicy
-from deployments.rules.access_policies import policy_document
-from deployments.rules.access_rules import Validation
-from deployments.selectors.access_policies import policy_at
-from deployments.services.access_policies import set_access_policy
+from deployments.rules.access.policies import policy_document
+from deployments.rules.access.rules import Validation
+from deployments.selectors.access.policies import policy_at
+from deployments.services.access.policies import set_access_policy
 
 
 class AuthenticationRulesSerializer(serializers.Serializer[Any]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from deployments.models import Endpoint, EndpointMode, TrafficSplit
-from deployments.selectors.acknowledgements import GatewayWord, gateway_words
-from deployments.selectors.endpoint_types import EndpointRow
-from deployments.selectors.endpoints import split_view
-from deployments.selectors.live_numbers import LiveNumbers, VersionNumbers
+from deployments.selectors.statistics.live_numbers import LiveNumbers, VersionNumbers
+from deployments.selectors.traffic.acknowledgements import GatewayWord, gateway_words
+from deployments.selectors.traffic.endpoint_types import EndpointRow
+from deployments.selectors.traffic.endpoints import split_view
 
 
 def split_answer(

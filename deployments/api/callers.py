@@ -15,15 +15,15 @@ from rest_framework.views import APIView
 from console.api.authentication import actor_of
 from console.api.idempotency import idempotent
 from deployments.models import Caller, CallerKey, TokenIssuer
-from deployments.selectors.callers import callers_of, find_caller, is_valid, issuers_of
-from deployments.services.callers import (
+from deployments.selectors.access.callers import callers_of, find_caller, is_valid, issuers_of
+from deployments.services.access.callers import (
     block_caller,
     create_caller,
     create_caller_key,
     revoke_caller_key,
     unblock_caller,
 )
-from deployments.services.token_issuers import (
+from deployments.services.access.token_issuers import (
     refresh_token_issuer,
     remove_token_issuer,
     set_token_issuer,

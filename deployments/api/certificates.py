@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from console.api.authentication import actor_of
 from deployments.models import GatewayListener
-from deployments.services.certificates import set_certificate
+from deployments.services.gateways.certificates import set_certificate
 
 
 class CertificateSerializer(serializers.Serializer[GatewayListener]):

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from console.api.authentication import user_of
 from deployments.api.statistics import moment_of
-from deployments.selectors.comparisons import comparison, comparison_series
+from deployments.selectors.experiments.comparisons import comparison, comparison_series
 
 
 class _PairSerializer(serializers.Serializer[Any]):

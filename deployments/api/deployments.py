@@ -22,12 +22,12 @@ from deployments.api.serializers import (
     RemoveRequestSerializer,
 )
 from deployments.models import Deployment
-from deployments.selectors.deployments import (
+from deployments.selectors.fleet.deployments import (
     deployment_list,
     find_deployment,
     find_signed_placement,
 )
-from deployments.services.deploys import deploy_release, remove_deployment
+from deployments.services.fleet.deploys import deploy_release, remove_deployment
 
 
 class DeploymentListView(ListAPIView[Deployment]):

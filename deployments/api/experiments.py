@@ -17,17 +17,17 @@ from rest_framework.views import APIView
 from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from deployments.models import Experiment, ExperimentState
-from deployments.rules.experiments import VersionEvidence
-from deployments.rules.sequential_tests import Estimate, Verdict
-from deployments.selectors.endpoints import find_endpoint
-from deployments.selectors.experiments import (
+from deployments.rules.experiments.design import VersionEvidence
+from deployments.rules.experiments.sequential_tests import Estimate, Verdict
+from deployments.selectors.experiments.pages import (
     ExperimentView,
     experiment_chart,
     experiment_list,
     find_experiment,
     view_of,
 )
-from deployments.services.experiments import start_experiment, stop_experiment
+from deployments.selectors.traffic.endpoints import find_endpoint
+from deployments.services.experiments.acts import start_experiment, stop_experiment
 
 
 class StartExperimentSerializer(serializers.Serializer[Any]):

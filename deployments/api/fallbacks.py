@@ -11,8 +11,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.authentication import actor_of, user_of
-from deployments.selectors.fallback_pages import FallbackPage, fallback_page
-from deployments.services.fallback_trials import FallbackTrial, try_fallback
+from deployments.selectors.fallback.pages import FallbackPage, fallback_page
+from deployments.services.trials.fallback_trials import FallbackTrial, try_fallback
 
 
 class FallbackRuleSerializer(serializers.Serializer[Any]):

@@ -15,9 +15,9 @@ from rest_framework.views import APIView
 from console.api.authentication import actor_of
 from console.api.idempotency import idempotent
 from deployments.models import GatewayProduct
-from deployments.selectors.gateways import find_gateway, gateway_row, gateway_rows
-from deployments.services.gateway_exports import export_gateway
-from deployments.services.gateway_registrations import (
+from deployments.selectors.gateways.registered import find_gateway, gateway_row, gateway_rows
+from deployments.services.gateways.exports import export_gateway
+from deployments.services.gateways.registrations import (
     change_gateway,
     register_gateway,
     remove_gateway,

@@ -23,13 +23,13 @@ from deployments.api.incident_serializers import (
 )
 from deployments.api.statistics import moment_of
 from deployments.models import Incident
-from deployments.selectors.incidents import (
+from deployments.selectors.incidents.pages import (
     IncidentFilter,
     find_incident,
     incident_list,
     incident_page,
 )
-from deployments.services.incident_acts import acknowledge, comment, resolve
+from deployments.services.incidents.acts import acknowledge, comment, resolve
 
 MOST_LINES = 200
 FILTERS = ("state", "severity", "environment", "q")

@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from console.errors import NotFound
-from deployments.services.load_tests import ask_for_load_test
+from deployments.services.trials.load_tests import ask_for_load_test
 from models_registry.api.content import AnyAccept, download
 from models_registry.models import LoadPattern, LoadTest
 from models_registry.selectors.load_tests import find_load_test, load_test_list

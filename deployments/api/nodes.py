@@ -23,14 +23,14 @@ from deployments.api.serializers import (
     ReconcileRequestSerializer,
 )
 from deployments.models import Node
-from deployments.selectors.nodes import find_node, node_page
-from deployments.services.fleet import (
+from deployments.selectors.fleet.nodes import find_node, node_page
+from deployments.services.fleet.live_checks import verify_node
+from deployments.services.fleet.nodes import (
     cordon_node,
     reconcile_node,
     register_node,
     uncordon_node,
 )
-from deployments.services.live_checks import verify_node
 
 
 class NodeListView(ListAPIView[Node]):

@@ -13,9 +13,9 @@ from rest_framework.response import Response
 from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from deployments.models import TensorRtPlan
-from deployments.rules import tensorrt
-from deployments.selectors.plans import plan_list, plan_row
-from deployments.services.plans import request_plan
+from deployments.rules.fleet import tensorrt
+from deployments.selectors.fleet.plans import plan_list, plan_row
+from deployments.services.fleet.plans import request_plan
 from models_registry.selectors.versions import find_version
 
 

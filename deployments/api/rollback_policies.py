@@ -16,10 +16,10 @@ from deployments.api.incident_serializers import (
     RollbackPolicySerializer,
 )
 from deployments.api.preconditions import IF_MATCH, revision_named
-from deployments.rules.rollback_policies import policy_json
-from deployments.selectors.endpoints import find_endpoint
-from deployments.selectors.rollback_policies import standing_of
-from deployments.services.rollback_policies import set_policy
+from deployments.rules.incidents.rollback_policies import policy_json
+from deployments.selectors.incidents.rollback_policies import standing_of
+from deployments.selectors.traffic.endpoints import find_endpoint
+from deployments.services.incidents.rollback_policies import set_policy
 
 
 class RollbackPolicyView(APIView):

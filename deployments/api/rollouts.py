@@ -23,10 +23,10 @@ from deployments.api.rollout_serializers import (
     RolloutStepActSerializer,
 )
 from deployments.models import Rollout
-from deployments.selectors.endpoints import find_endpoint
-from deployments.selectors.rollout_answers import rollout_in_full
-from deployments.selectors.rollouts import rollout_list
-from deployments.services.rollouts import (
+from deployments.selectors.rollouts.answers import rollout_in_full
+from deployments.selectors.rollouts.pages import rollout_list
+from deployments.selectors.traffic.endpoints import find_endpoint
+from deployments.services.rollouts.acts import (
     abort_rollout,
     pause_rollout,
     promote_rollout,

@@ -16,9 +16,9 @@ from rest_framework.views import APIView
 from console.api.authentication import user_of
 from console.errors import FieldError, Invalid
 from deployments.api.serializers import SlaSerializer
-from deployments.selectors.endpoints import find_endpoint
-from deployments.selectors.series import chart, statistics
-from deployments.selectors.sla import sla, sla_csv
+from deployments.selectors.objectives.sla import sla, sla_csv
+from deployments.selectors.statistics.series import chart, statistics
+from deployments.selectors.traffic.endpoints import find_endpoint
 
 MONTH = OpenApiParameter("month", str, description="YYYY-MM; the present month without it.")
 

@@ -28,11 +28,11 @@ from deployments.api.serializers import (
     VersionLineSerializer,
 )
 from deployments.models import Endpoint, TrafficSplit
-from deployments.selectors.endpoint_pages import endpoint_page
-from deployments.selectors.endpoints import filtered, find_endpoint, rows_of
-from deployments.selectors.live_numbers import latest
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import set_mode, set_split, wait_acknowledged
+from deployments.selectors.statistics.live_numbers import latest
+from deployments.selectors.traffic.endpoint_pages import endpoint_page
+from deployments.selectors.traffic.endpoints import filtered, find_endpoint, rows_of
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.traffic.splits import set_mode, set_split, wait_acknowledged
 
 WAIT = OpenApiParameter(
     "wait", bool, description="Answer only when every gateway has acknowledged, at most 5 s."

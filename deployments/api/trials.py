@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from console.api.authentication import actor_of, user_of
-from deployments.services.trials import try_version
+from deployments.services.trials.samples import try_version
 from models_registry.selectors.releases import find_environment
 from models_registry.selectors.versions import find_version
 

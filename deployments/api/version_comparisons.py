@@ -14,10 +14,10 @@ from rest_framework.views import APIView
 
 from console.api.authentication import user_of
 from console.errors import NotFound
-from deployments.rules.histograms import Histogram
-from deployments.rules.version_comparisons import Figures, on_one_axis
-from deployments.selectors.comparison_words import sentences
-from deployments.selectors.version_comparisons import (
+from deployments.rules.experiments.version_comparisons import Figures, on_one_axis
+from deployments.rules.statistics.histograms import Histogram
+from deployments.selectors.experiments.comparison_words import sentences
+from deployments.selectors.experiments.version_comparisons import (
     Pair,
     VersionComparison,
     compare_versions,

@@ -9,8 +9,8 @@ from django.utils.translation import gettext_lazy
 
 from console.templatetags.console_phrases import phrase
 from deployments.models import EndpointMode, TrafficSplit
-from deployments.rules.incidents import level_of_mode
-from deployments.selectors.incidents import Line
+from deployments.rules.incidents.severity import level_of_mode
+from deployments.selectors.incidents.pages import Line
 
 # Kind of an event → words, icon, tone.
 EVENTS: Final = {

@@ -23,13 +23,13 @@ from deployments.edge.beats import every
 from deployments.edge.http import Request, Response, Route
 from deployments.edge.ledger import Ledger, minute_of
 from deployments.processes.database import AWAY, DatabaseThread
-from deployments.rules.comparison_figures import Figures
-from deployments.rules.comparison_windows import to_point
-from deployments.rules.comparisons import Answered, FaultKind, compare
-from deployments.rules.token_buckets import TokenBucket
-from deployments.rules.v2_answers import UnreadableAnswer, parse_answer, wanted_outputs
-from deployments.selectors.sampled_endpoints import SampledEndpoint, sampled_endpoints
-from deployments.services.comparisons import KIND, Slot, book_comparisons
+from deployments.rules.experiments.comparison_figures import Figures
+from deployments.rules.experiments.comparison_windows import to_point
+from deployments.rules.experiments.comparisons import Answered, FaultKind, compare
+from deployments.rules.experiments.token_buckets import TokenBucket
+from deployments.rules.experiments.v2_answers import UnreadableAnswer, parse_answer, wanted_outputs
+from deployments.selectors.experiments.sampled_endpoints import SampledEndpoint, sampled_endpoints
+from deployments.services.experiments.comparisons import KIND, Slot, book_comparisons
 
 LARGEST_SAMPLE = 1024 * 1024
 LARGEST_ANSWER = 4 * 1024 * 1024

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from django.conf import settings
 
 from deployments.processes.database import DatabaseThread
-from deployments.services.bookings import Entry
+from deployments.services.statistics.bookings import Entry
 
 K = TypeVar("K")
 V = TypeVar("V", bound=Any)

@@ -20,15 +20,15 @@ from deployments.edge.beats import every
 from deployments.edge.http import Request, Response, Route, json_response, problem
 from deployments.edge.ledger import Ledger, minute_of
 from deployments.processes.database import AWAY, DatabaseThread
-from deployments.rules.outcomes import (
+from deployments.rules.experiments.outcomes import (
     LONGEST_ID,
     Reception,
     ReportedOutcome,
     parse_outcomes,
     receive,
 )
-from deployments.selectors.running_experiments import RunningExperiment, running_experiments
-from deployments.services.outcomes import (
+from deployments.selectors.experiments.running import RunningExperiment, running_experiments
+from deployments.services.experiments.outcomes import (
     KIND,
     AnswerSlot,
     KnownOutcome,

@@ -21,10 +21,15 @@ from deployments.adapters import rule_store
 from deployments.adapters.notifications import notifications
 from deployments.edge.http import Request, Response, Route
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
-from deployments.rules.rule_answers import ServedRules, plain_answer, v2_answer
-from deployments.rules.rule_requests import RuleRequest, UnreadableRequest, read_v1, read_v2
-from deployments.selectors.fallback_rules import Key, rules_in_force
-from deployments.services.gateways import CHANNEL
+from deployments.rules.fallback.rule_answers import ServedRules, plain_answer, v2_answer
+from deployments.rules.fallback.rule_requests import (
+    RuleRequest,
+    UnreadableRequest,
+    read_v1,
+    read_v2,
+)
+from deployments.selectors.fallback.rules import Key, rules_in_force
+from deployments.services.gateways.desired import CHANNEL
 from models_registry.rules.fallback_rules import FIXED, Decision
 
 ANSWER_HEADER = "x-covenant-answer"

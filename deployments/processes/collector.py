@@ -20,13 +20,19 @@ from deployments.adapters.gateway import GatewaySample
 from deployments.adapters.observing import GAUGES, observe
 from deployments.processes.database import AWAY, DatabaseThread
 from deployments.processes.node_watch import NodeLook, NodeWatch
-from deployments.rules.live_window import LiveWindow, Second, to_point
-from deployments.rules.readings import Reader, Reading
-from deployments.rules.rollups import GATEWAY_ITSELF, Traffic, Work, counted_version, traffic_of
-from deployments.rules.snapshots import ClusterKey
-from deployments.selectors.watching import Watched, watched
-from deployments.services import statistics
-from deployments.services.statistics import Booking, EndpointKey
+from deployments.rules.gateways.snapshots import ClusterKey
+from deployments.rules.statistics.live_window import LiveWindow, Second, to_point
+from deployments.rules.statistics.readings import Reader, Reading
+from deployments.rules.statistics.rollups import (
+    GATEWAY_ITSELF,
+    Traffic,
+    Work,
+    counted_version,
+    traffic_of,
+)
+from deployments.selectors.statistics.watching import Watched, watched
+from deployments.services.statistics import rollups as statistics
+from deployments.services.statistics.rollups import Booking, EndpointKey
 
 LOOK_S = 1.0
 BOOK_S = 5.0

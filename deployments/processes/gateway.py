@@ -21,8 +21,8 @@ from deployments.adapters.gateway import (
 from deployments.adapters.gateway_products import reaching_adapters
 from deployments.adapters.notifications import notifications
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
-from deployments.selectors.gateways import registrations
-from deployments.services import gateways
+from deployments.selectors.gateways.registered import registrations
+from deployments.services.gateways import desired as gateways
 
 POLL_S = 1.0
 

@@ -20,10 +20,10 @@ from console.errors import CovenantError
 from deployments.adapters import live_store
 from deployments.models import Node
 from deployments.processes.database import AWAY, DatabaseThread
-from deployments.rules.readings import Reading
-from deployments.selectors.watching import WatchedNode, wanted_on
-from deployments.services import fleet
-from deployments.services.reconciles import loaded_slots
+from deployments.rules.statistics.readings import Reading
+from deployments.selectors.statistics.watching import WatchedNode, wanted_on
+from deployments.services.fleet import nodes as fleet
+from deployments.services.fleet.reconciles import loaded_slots
 
 PROBE_S = 1.0
 LOST_AFTER_S = 3.0

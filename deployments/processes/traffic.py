@@ -12,15 +12,12 @@ import psycopg
 
 from deployments.adapters.lease import Lease
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
-from deployments.services import (
-    certificate_watch,
-    escalations,
-    experiments,
-    incidents,
-    redeploys,
-    rollout_engine,
-    token_issuers,
-)
+from deployments.services.access import token_issuers
+from deployments.services.experiments import acts as experiments
+from deployments.services.gateways import certificate_watch
+from deployments.services.incidents import escalations, redeploys
+from deployments.services.incidents import records as incidents
+from deployments.services.rollouts import engine as rollout_engine
 
 LEASE = 0x434F_5654
 """Number of the Postgres advisory lock that the one active process holds."""

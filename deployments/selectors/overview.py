@@ -13,12 +13,12 @@ from console.rules.permissions import OPERATORS
 from console.selectors.notices import open_notices
 from console.selectors.visibility import shown_to
 from deployments.models import Endpoint, Incident
-from deployments.rules.slo import Promise
-from deployments.selectors.endpoint_types import EndpointRow
-from deployments.selectors.endpoints import rows_of
-from deployments.selectors.incidents import unresolved_incidents
-from deployments.selectors.nodes import NodeRow, nodes_in_trouble
-from deployments.selectors.rollouts import RolloutRow, rollouts_under_way
+from deployments.rules.objectives.slo import Promise
+from deployments.selectors.fleet.nodes import NodeRow, nodes_in_trouble
+from deployments.selectors.incidents.pages import unresolved_incidents
+from deployments.selectors.rollouts.pages import RolloutRow, rollouts_under_way
+from deployments.selectors.traffic.endpoint_types import EndpointRow
+from deployments.selectors.traffic.endpoints import rows_of
 from models_registry.selectors.releases import (
     EnvironmentFreeze,
     contracts_to_sign,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from django import template
 
-from deployments.rules.gateway_capabilities import Capability
-from deployments.selectors.gateway_words import lacking_words
+from deployments.rules.gateways.capabilities import Capability
+from deployments.selectors.gateways.words import lacking_words
 
 register = template.Library()
 

@@ -18,13 +18,13 @@ from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError, NotFound
 from deployments.access_forms import AccessPolicyForm, policy_initial
 from deployments.models import AccessPolicy, Endpoint
-from deployments.rules.access_policies import period_words, policy_document
-from deployments.rules.access_rules import AccessRules, RateLimit
-from deployments.rules.gateway_capabilities import Capability, lack_words, lacks
-from deployments.selectors.access_policies import policy_at
-from deployments.selectors.callers import issuers_of
-from deployments.selectors.gateway_capabilities import gateways_of
-from deployments.services.access_policies import set_access_policy
+from deployments.rules.access.policies import period_words, policy_document
+from deployments.rules.access.rules import AccessRules, RateLimit
+from deployments.rules.gateways.capabilities import Capability, lack_words, lacks
+from deployments.selectors.access.callers import issuers_of
+from deployments.selectors.access.policies import policy_at
+from deployments.selectors.gateways.capabilities import gateways_of
+from deployments.services.access.policies import set_access_policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from console.actors import allowed, require
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError, NotAllowed, NotFound
 from deployments.access_forms import CallerForm, CallerKeyForm, TokenIssuerForm
-from deployments.selectors.callers import (
+from deployments.selectors.access.callers import (
     MOST_SHOWN,
     caller_row,
     caller_rows,
@@ -25,14 +25,14 @@ from deployments.selectors.callers import (
     issuers_of,
     policies_of,
 )
-from deployments.services.callers import (
+from deployments.services.access.callers import (
     block_caller,
     create_caller,
     create_caller_key,
     revoke_caller_key,
     unblock_caller,
 )
-from deployments.services.token_issuers import (
+from deployments.services.access.token_issuers import (
     refresh_token_issuer,
     remove_token_issuer,
     set_token_issuer,

@@ -13,9 +13,9 @@ from console.actors import allowed, require
 from console.api.authentication import actor_of
 from console.errors import CovenantError, NotAllowed, NotFound
 from deployments.access_forms import CertificateForm
-from deployments.rules.certificates import warning_due
-from deployments.selectors.certificates import find_listener
-from deployments.services.certificates import set_certificate
+from deployments.rules.gateways.certificates import warning_due
+from deployments.selectors.gateways.certificates import find_listener
+from deployments.services.gateways.certificates import set_certificate
 
 
 @require_http_methods(["GET", "POST"])

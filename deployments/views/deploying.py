@@ -13,8 +13,8 @@ from django.views.decorators.http import require_POST, require_safe
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
-from deployments.selectors.deployments import find_deployment
-from deployments.services.deploys import deploy_release, remove_deployment
+from deployments.selectors.fleet.deployments import find_deployment
+from deployments.services.fleet.deploys import deploy_release, remove_deployment
 
 
 @require_POST

@@ -16,10 +16,10 @@ from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.templatetags.console_phrases import phrase
 from deployments.models import EndpointMode
-from deployments.selectors.endpoint_pages import endpoint_page
-from deployments.selectors.endpoint_types import EndpointPage, SplitView
-from deployments.selectors.endpoints import endpoint_list
-from deployments.selectors.rollouts import active_rollout, rollout_row
+from deployments.selectors.rollouts.pages import active_rollout, rollout_row
+from deployments.selectors.traffic.endpoint_pages import endpoint_page
+from deployments.selectors.traffic.endpoint_types import EndpointPage, SplitView
+from deployments.selectors.traffic.endpoints import endpoint_list
 from deployments.views.rollbacks import act_context
 from models_registry.models import Environment
 

@@ -20,16 +20,16 @@ from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError, NotAllowed, NotFound
 from deployments.experiment_forms import ExperimentForm
 from deployments.models import Endpoint, ExperimentState
-from deployments.rules.sequential_tests import Estimate, Verdict
-from deployments.selectors.endpoints import find_endpoint
-from deployments.selectors.experiments import (
+from deployments.rules.experiments.sequential_tests import Estimate, Verdict
+from deployments.selectors.experiments.pages import (
     ExperimentView,
     experiment_list,
     find_experiment,
     view_of,
 )
-from deployments.selectors.readiness import ready_versions
-from deployments.services.experiments import start_experiment, stop_experiment
+from deployments.selectors.fleet.readiness import ready_versions
+from deployments.selectors.traffic.endpoints import find_endpoint
+from deployments.services.experiments.acts import start_experiment, stop_experiment
 
 SHOWN = 50
 

@@ -14,8 +14,8 @@ from console.api.authentication import actor_of, user_of
 from console.api.problems import remember_refusal
 from console.errors import Conflict, CovenantError, FieldError, Invalid
 from console.rules.canonical import loads_strict
-from deployments.selectors.fallback_pages import FallbackPage, fallback_page
-from deployments.services.fallback_trials import FallbackTrial, try_fallback
+from deployments.selectors.fallback.pages import FallbackPage, fallback_page
+from deployments.services.trials.fallback_trials import FallbackTrial, try_fallback
 from models_registry.rules.contract_types import Tensor
 from models_registry.rules.expressions import is_single, row_values
 

@@ -14,9 +14,9 @@ from console.actors import allowed, require
 from console.api.authentication import actor_of
 from console.errors import CovenantError, NotAllowed, NotFound
 from deployments.gateway_forms import GatewayForm, initial_of
-from deployments.selectors.gateways import find_gateway, gateway_row, gateway_rows
-from deployments.services.gateway_exports import export_gateway
-from deployments.services.gateway_registrations import (
+from deployments.selectors.gateways.registered import find_gateway, gateway_row, gateway_rows
+from deployments.services.gateways.exports import export_gateway
+from deployments.services.gateways.registrations import (
     change_gateway,
     register_gateway,
     remove_gateway,

@@ -24,16 +24,16 @@ from console.templatetags.console_formats import machine_time
 from deployments.documents.incident_words import line_words
 from deployments.incident_forms import CommentForm, IncidentFilterForm, ResolveForm
 from deployments.models import Incident, IncidentState
-from deployments.selectors.endpoint_pages import endpoint_page
-from deployments.selectors.incidents import (
+from deployments.selectors.incidents.pages import (
     IncidentFilter,
     IncidentPage,
     find_incident,
     incident_list,
     incident_page,
 )
-from deployments.services.incident_acts import acknowledge, comment, resolve
-from deployments.services.incidents import TOPIC
+from deployments.selectors.traffic.endpoint_pages import endpoint_page
+from deployments.services.incidents.acts import acknowledge, comment, resolve
+from deployments.services.incidents.records import TOPIC
 from deployments.views.rollbacks import act_context
 from models_registry.models import Environment
 

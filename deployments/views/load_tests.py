@@ -20,9 +20,9 @@ from console.models import JobState
 from console.templatetags.console_formats import latency, per_second, percentage, whole_number
 from console.templatetags.console_phrases import phrase
 from deployments.forms import LoadTestForm
-from deployments.rules.load_charts import CHARTS, chart
-from deployments.selectors.load_tests import is_under_way, load_test_panel
-from deployments.services.load_tests import ask_for_load_test
+from deployments.rules.trials.load_charts import CHARTS, chart
+from deployments.selectors.trials.load_tests import is_under_way, load_test_panel
+from deployments.services.trials.load_tests import ask_for_load_test
 from models_registry.models import LoadTest, ModelVersion, VersionState
 from models_registry.selectors.load_tests import find_load_test
 from models_registry.selectors.releases import find_environment

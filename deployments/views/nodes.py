@@ -13,9 +13,9 @@ from django.views.decorators.http import require_POST, require_safe
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
-from deployments.selectors.nodes import find_node, node_list, node_page
-from deployments.services.fleet import cordon_node, reconcile_node, uncordon_node
-from deployments.services.live_checks import verify_node
+from deployments.selectors.fleet.nodes import find_node, node_list, node_page
+from deployments.services.fleet.live_checks import verify_node
+from deployments.services.fleet.nodes import cordon_node, reconcile_node, uncordon_node
 
 
 @require_safe

@@ -13,7 +13,7 @@ from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import NotFound
 from deployments.models import Deployment
-from deployments.selectors.endpoints import endpoint_list, versions_running
+from deployments.selectors.traffic.endpoints import endpoint_list, versions_running
 from models_registry.models import ReleaseState
 from models_registry.selectors.catalog import find_model
 from models_registry.selectors.release_policies import verdict_of

@@ -11,9 +11,9 @@ from django.views.decorators.http import require_http_methods
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import Conflict, Invalid
-from deployments.rules import tensorrt
-from deployments.selectors.plans import SHOWN, gpu_nodes, plan_list, plan_row
-from deployments.services.plans import request_plan
+from deployments.rules.fleet import tensorrt
+from deployments.selectors.fleet.plans import SHOWN, gpu_nodes, plan_list, plan_row
+from deployments.services.fleet.plans import request_plan
 from models_registry.models import VersionState
 from models_registry.selectors.versions import find_version
 

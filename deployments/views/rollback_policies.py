@@ -14,11 +14,11 @@ from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError, Stale
 from deployments.incident_forms import RollbackPolicyForm, policy_initial
-from deployments.rules.incidents import FALLBACK, OPEN, OTHER_VERSION
-from deployments.selectors.endpoints import find_endpoint
-from deployments.selectors.incidents import unresolved_of
-from deployments.selectors.rollback_policies import Standing, standing_of
-from deployments.services.rollback_policies import set_policy
+from deployments.rules.incidents.severity import FALLBACK, OPEN, OTHER_VERSION
+from deployments.selectors.incidents.pages import unresolved_of
+from deployments.selectors.incidents.rollback_policies import Standing, standing_of
+from deployments.selectors.traffic.endpoints import find_endpoint
+from deployments.services.incidents.rollback_policies import set_policy
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

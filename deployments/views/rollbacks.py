@@ -19,14 +19,14 @@ from console.actors import allowed
 from console.api.authentication import actor_of
 from console.errors import CovenantError, NotAcknowledged
 from deployments.models import Endpoint, EndpointMode, TrafficSplit
-from deployments.rules.gateway_capabilities import Capability
-from deployments.selectors.acknowledgements import gateway_words
-from deployments.selectors.endpoint_types import EndpointPage
-from deployments.selectors.gateway_words import lacking_words
-from deployments.selectors.readiness import ready_versions
-from deployments.selectors.rollback_choice import rollback_offer
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import set_mode, wait_acknowledged
+from deployments.rules.gateways.capabilities import Capability
+from deployments.selectors.fleet.readiness import ready_versions
+from deployments.selectors.gateways.words import lacking_words
+from deployments.selectors.incidents.rollback_choice import rollback_offer
+from deployments.selectors.traffic.acknowledgements import gateway_words
+from deployments.selectors.traffic.endpoint_types import EndpointPage
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.traffic.splits import set_mode, wait_acknowledged
 
 MODE_WORDS = {
     EndpointMode.NORMAL: (

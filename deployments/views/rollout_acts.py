@@ -20,8 +20,8 @@ from console.templatetags.console_formats import percentage
 from deployments.models import Rollout, RolloutState
 from deployments.rules.rollouts.progress import Cause
 from deployments.rules.rollouts.types import SetWeight
-from deployments.selectors.rollouts import RolloutPage
-from deployments.services.rollouts import (
+from deployments.selectors.rollouts.pages import RolloutPage
+from deployments.services.rollouts.acts import (
     abort_rollout,
     pause_rollout,
     promote_rollout,

@@ -16,11 +16,11 @@ from console.api.authentication import actor_of, user_of
 from console.api.problems import remember_refusal
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from deployments.rollout_forms import RolloutForm, initial_of
-from deployments.rules.rollout_drafts import draft_of, plan_document
-from deployments.rules.rollout_stages import planned_stages, whole_s
+from deployments.rules.rollouts.drafts import draft_of, plan_document
 from deployments.rules.rollouts.plan import parse_plan
-from deployments.selectors.rollout_starts import RolloutStart, rollout_start
-from deployments.services.rollouts import start_rollout
+from deployments.rules.rollouts.stages import planned_stages, whole_s
+from deployments.selectors.rollouts.starts import RolloutStart, rollout_start
+from deployments.services.rollouts.acts import start_rollout
 from deployments.views.rollouts import stage_row
 
 REFUSED = (Invalid, Conflict, NotAllowed, NotFound)

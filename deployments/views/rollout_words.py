@@ -26,7 +26,7 @@ from deployments.rules.rollouts.types import (
     SetWeight,
 )
 from deployments.rules.states import RolloutState
-from deployments.selectors.rollouts import RolloutPage
+from deployments.selectors.rollouts.pages import RolloutPage
 
 METRICS = {
     MetricKind.ERROR_RATE: gettext_lazy("Error rate"),

@@ -20,17 +20,17 @@ from console.api.authentication import actor_of, user_of
 from console.selectors.paging import page_of
 from console.templatetags.console_formats import machine_time, percentage
 from deployments.models import RolloutState
-from deployments.rules.rollout_stages import Stage, StageState
 from deployments.rules.rollouts.progress import Cause
+from deployments.rules.rollouts.stages import Stage, StageState
 from deployments.rules.rollouts.types import DAYS
-from deployments.selectors.endpoints import percent_of
-from deployments.selectors.rollouts import (
+from deployments.selectors.rollouts.pages import (
     MetricView,
     RolloutPage,
     rollout_list,
     rollout_page,
     rollout_row,
 )
+from deployments.selectors.traffic.endpoints import percent_of
 from deployments.views import rollout_words as words
 from deployments.views.rollbacks import rollback_alone
 from deployments.views.rollout_acts import acts_of

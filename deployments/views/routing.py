@@ -15,11 +15,11 @@ from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
 from deployments.routing_forms import HeaderRuleForms, RoutingForm, TesterForms
-from deployments.rules.gateway_capabilities import Capability
-from deployments.selectors.endpoint_pages import endpoint_page
-from deployments.selectors.endpoint_types import EndpointPage
-from deployments.selectors.gateway_words import lacking_words
-from deployments.services.traffic import set_split
+from deployments.rules.gateways.capabilities import Capability
+from deployments.selectors.gateways.words import lacking_words
+from deployments.selectors.traffic.endpoint_pages import endpoint_page
+from deployments.selectors.traffic.endpoint_types import EndpointPage
+from deployments.services.traffic.splits import set_split
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

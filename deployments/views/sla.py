@@ -11,9 +11,9 @@ from django.utils.translation import gettext
 from django.views.decorators.http import require_safe
 
 from console.api.authentication import user_of
-from deployments.selectors.endpoints import find_endpoint
-from deployments.selectors.incidents import incidents_between
-from deployments.selectors.sla import sla, sla_list
+from deployments.selectors.incidents.pages import incidents_between
+from deployments.selectors.objectives.sla import sla, sla_list
+from deployments.selectors.traffic.endpoints import find_endpoint
 from models_registry.rules import contract_document, contract_terms
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.api.authentication import user_of
-from deployments.selectors.endpoints import filtered, rows_of, versions_running
+from deployments.selectors.traffic.endpoints import filtered, rows_of, versions_running
 from models_registry.selectors.catalog import find_model
 
 MOST_MODELS = 100

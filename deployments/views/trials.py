@@ -14,11 +14,11 @@ from console.api.authentication import actor_of, user_of
 from console.api.problems import remember_refusal
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound, TooLarge
 from console.errors import Unavailable as Away
-from deployments.rules.trial_answers import Comparison, row_of, shortened
-from deployments.rules.trial_requests import read_request
-from deployments.selectors.trials import TrialPlace, trial_places
-from deployments.services.node_files import recorded_sample
-from deployments.services.trials import OPERATORS, Trial, declared_inputs, try_version
+from deployments.rules.trials.answers import Comparison, row_of, shortened
+from deployments.rules.trials.requests import read_request
+from deployments.selectors.trials.places import TrialPlace, trial_places
+from deployments.services.fleet.node_files import recorded_sample
+from deployments.services.trials.samples import OPERATORS, Trial, declared_inputs, try_version
 from models_registry.models import ModelVersion
 from models_registry.selectors.releases import find_environment
 from models_registry.selectors.versions import find_version

@@ -17,9 +17,14 @@ from django.views.decorators.http import require_safe
 from console.api.authentication import user_of
 from console.errors import Invalid, NotFound
 from console.templatetags.console_formats import latency, percentage, whole_number
-from deployments.rules.version_comparisons import QUANTILES, Estimate, Figures, needed_for
-from deployments.selectors.comparison_words import sentences, small
-from deployments.selectors.version_comparisons import (
+from deployments.rules.experiments.version_comparisons import (
+    QUANTILES,
+    Estimate,
+    Figures,
+    needed_for,
+)
+from deployments.selectors.experiments.comparison_words import sentences, small
+from deployments.selectors.experiments.version_comparisons import (
     Pair,
     VersionComparison,
     compare_versions,

@@ -1,5 +1,5 @@
 /* The arithmetic of the split sliders, in basis points (100 % = 10 000): whole numbers, so that the sum
-   is always exactly 100 %. Pure functions; the rules of the server (deployments/rules/splits.py) decide. */
+   is always exactly 100 %. Pure functions; the rules of the server (deployments/rules/traffic/splits.py) decide. */
 
 export const WHOLE = 10000;
 

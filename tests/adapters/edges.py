@@ -12,8 +12,8 @@ import pytest
 from console.adapters.triton import TritonClient
 from console.stack import envoy as envoy_stack
 from deployments.adapters import repository
-from deployments.rules.fallbacks import Fallback, Output
-from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
+from deployments.rules.fallback.fallbacks import Fallback, Output
+from deployments.rules.gateways.state import EndpointState, GatewayState, NodeAddress, Target
 from tests import stack
 from tests.adapters.gateways import Caller, ControlPlane, Reply, read_statistics
 from tests.adapters.onnx_models import COLUMNS, serve

@@ -20,9 +20,9 @@ from deployments.adapters.gateway import (
 )
 from deployments.adapters.gateway_products import reaching_adapters
 from deployments.adapters.reaching import Pace
-from deployments.rules.fallbacks import Fallback
-from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
-from deployments.rules.snapshots import Snapshot, render
+from deployments.rules.fallback.fallbacks import Fallback
+from deployments.rules.gateways.snapshots import Snapshot, render
+from deployments.rules.gateways.state import EndpointState, GatewayState, NodeAddress, Target
 from tests.adapters.gateways import NODE_ID, Caller, ControlPlane, Upstream
 from tests.adapters.kong_double import KongDouble
 from tests.adapters.kubernetes_double import KubernetesDouble

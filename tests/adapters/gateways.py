@@ -19,8 +19,8 @@ import httpx
 from deployments.adapters.envoy.ads import Acked, AdsServer, Connected, Disconnected, Nacked
 from deployments.adapters.envoy.stats import scrape
 from deployments.adapters.gateway import GatewaySample
-from deployments.rules.gateway_state import GatewayState
-from deployments.rules.snapshots import Snapshot, render
+from deployments.rules.gateways.snapshots import Snapshot, render
+from deployments.rules.gateways.state import GatewayState
 
 NODE_ID = "embedded"
 Event = TypeVar("Event", Connected, Disconnected, Acked, Nacked)

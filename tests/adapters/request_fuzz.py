@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deployments.rules.input_rules import InputRule, InputRules
+from deployments.rules.access.input_rules import InputRule, InputRules
 
 RULES = InputRules(
     inputs=(

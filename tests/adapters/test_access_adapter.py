@@ -16,10 +16,10 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from console.stack import envoy as envoy_stack
-from deployments.rules.access_policies import parse_policy
-from deployments.rules.caller_directory import NOBODY, CallerDirectory, Issuer
-from deployments.rules.caller_keys import NewKey, new_key
-from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
+from deployments.rules.access.caller_directory import NOBODY, CallerDirectory, Issuer
+from deployments.rules.access.caller_keys import NewKey, new_key
+from deployments.rules.access.policies import parse_policy
+from deployments.rules.gateways.state import EndpointState, GatewayState, NodeAddress, Target
 from tests.adapters.edges import problem
 from tests.adapters.gateways import Caller, ControlPlane, Upstream, read_statistics
 from tests.stack import RunningEnvoy

@@ -15,8 +15,8 @@ from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
 from console.stack import envoy as envoy_stack
 from console.stack import process
 from deployments.adapters.envoy.ads import Acked, Connected, Disconnected, Nacked
-from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
-from deployments.rules.snapshots import Snapshot, render
+from deployments.rules.gateways.snapshots import Snapshot, render
+from deployments.rules.gateways.state import EndpointState, GatewayState, NodeAddress, Target
 from tests.adapters.gateways import Caller, ControlPlane, Upstream
 from tests.adapters.onnx_models import request
 from tests.stack import RunningEnvoy

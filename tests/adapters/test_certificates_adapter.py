@@ -14,8 +14,8 @@ import pytest
 from console.errors import Unavailable
 from console.stack import envoy as envoy_stack
 from deployments.adapters.certificates import read_pair, stamp
-from deployments.rules.caller_directory import Certificate
-from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
+from deployments.rules.access.caller_directory import Certificate
+from deployments.rules.gateways.state import EndpointState, GatewayState, NodeAddress, Target
 from tests.adapters.certificates import make_pair, write_pair
 from tests.adapters.gateways import ControlPlane, Upstream
 from tests.stack import RunningEnvoy

@@ -9,8 +9,8 @@ import threading
 import time
 from collections import Counter
 
-from deployments.rules.gateway_state import HeaderRule, Mirror, Mode, NodeAddress, Target
-from deployments.rules.histograms import share_at_most
+from deployments.rules.gateways.state import HeaderRule, Mirror, Mode, NodeAddress, Target
+from deployments.rules.statistics.histograms import share_at_most
 from tests.adapters.edges import (  # noqa: F401 - fixtures
     FALLBACK,
     MODEL,

@@ -18,9 +18,9 @@ from console.errors import Unavailable
 from console.stack import envoy as envoy_stack
 from console.stack import process
 from deployments.adapters import repository
-from deployments.rules.access_rules import AccessRules, Validation
-from deployments.rules.gateway_state import NodeAddress, Target
-from deployments.rules.histograms import delta
+from deployments.rules.access.rules import AccessRules, Validation
+from deployments.rules.gateways.state import NodeAddress, Target
+from deployments.rules.statistics.histograms import delta
 from tests import stack
 from tests.adapters.edges import (  # noqa: F401 - fixtures
     MODEL,

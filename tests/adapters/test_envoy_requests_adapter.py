@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 from console.adapters.triton import TritonClient
 from deployments.adapters import repository
 from deployments.adapters.repository import FilePart
-from deployments.rules.access_rules import AccessRules, RequestLimits
-from deployments.rules.gateway_state import Target
+from deployments.rules.access.rules import AccessRules, RequestLimits
+from deployments.rules.gateways.state import Target
 from models_registry.adapters import triton_config
 from models_registry.rules.tuning import Tensor, TuningChoice, TuningFacts, plan
 from tests import stack

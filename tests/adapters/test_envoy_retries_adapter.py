@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from deployments.rules.access_rules import AccessRules, RequestLimits
-from deployments.rules.gateway_state import NodeAddress, Target
-from deployments.rules.rollups import Traffic, traffic_of
-from deployments.rules.snapshots import ClusterKey, ClusterKind
+from deployments.rules.access.rules import AccessRules, RequestLimits
+from deployments.rules.gateways.snapshots import ClusterKey, ClusterKind
+from deployments.rules.gateways.state import NodeAddress, Target
+from deployments.rules.statistics.rollups import Traffic, traffic_of
 from tests import stack
 from tests.adapters.edges import (  # noqa: F401 - fixtures
     MODEL,

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from deployments.adapters.gateway import Acked, Connected
-from deployments.rules.gateway_capabilities import Capability, Level, supports
-from deployments.rules.gateway_state import HeaderRule, Mode, Target
-from deployments.rules.snapshots import render
+from deployments.rules.gateways.capabilities import Capability, Level, supports
+from deployments.rules.gateways.snapshots import render
+from deployments.rules.gateways.state import HeaderRule, Mode, Target
 from tests.adapters.gateway_edges import (
     BODY,
     MODEL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from deployments.rules.gateway_state import Mode
+from deployments.rules.gateways.state import Mode
 from tests.adapters.edges import (  # noqa: F401 - fixtures
     MODEL,
     Edge,

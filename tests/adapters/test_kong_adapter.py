@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 from deployments.adapters.gateway import Acked, Connected, Disconnected
 from deployments.adapters.gateway_exports import export
 from deployments.adapters.kong.line import settle_seconds
-from deployments.rules.gateway_state import HeaderRule
-from deployments.rules.snapshots import render
+from deployments.rules.gateways.snapshots import render
+from deployments.rules.gateways.state import HeaderRule
 from tests.adapters.gateway_edges import BODY, MODEL, Driven, KongEdge, driven
 from tests.deployments.waiting import eventually
 

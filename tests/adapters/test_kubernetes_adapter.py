@@ -14,7 +14,7 @@ from deployments.adapters.gateway import Acked, Connected
 from deployments.adapters.gateway_exports import export
 from deployments.adapters.kubernetes import line
 from deployments.adapters.kubernetes.objects import duration
-from deployments.rules.gateway_state import NodeAddress, Target
+from deployments.rules.gateways.state import NodeAddress, Target
 from tests.adapters.gateway_edges import BODY, MODEL, Driven, KubernetesEdge, driven
 from tests.deployments.waiting import eventually
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from deployments.models import AccessPolicy, CallerKey
-from deployments.rules.caller_keys import digest_of
+from deployments.rules.access.caller_keys import digest_of
 from tests import factories
 from tests.browser.conftest import SignIn
 from tests.deployments.conftest import Fleet, fleet_rows, ready_version  # noqa: F401 - a fixture

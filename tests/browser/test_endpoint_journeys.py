@@ -9,7 +9,7 @@ import pytest
 
 from console.models import Job
 from deployments.models import Endpoint
-from deployments.services.deploys import deploy_release
+from deployments.services.fleet.deploys import deploy_release
 from tests import factories, stack
 from tests.browser.conftest import SignIn
 from tests.deployments.calling import infer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from deployments.models import Rollout
-from deployments.services.rollout_engine import tick
+from deployments.services.rollouts.engine import tick
 from tests.browser.conftest import SignIn
 from tests.browser.test_endpoint_journeys import served, two_versions  # noqa: F401
 from tests.deployments.conftest import (  # noqa: F401

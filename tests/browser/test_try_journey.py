@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from console.models import Job
-from deployments.services.deploys import deploy_release
+from deployments.services.fleet.deploys import deploy_release
 from tests import factories
 from tests.browser.conftest import SignIn
 from tests.deployments.conftest import Fleet, fleet_rows, live_fleet, run_jobs  # noqa: F401

@@ -27,17 +27,12 @@ from deployments.models import (
     TrafficSplit,
 )
 from deployments.processes.gateway import GatewayControl
-from deployments.services import (
-    fleet,
-    live_checks,
-    load_tests,
-    placements,
-    reconciles,
-    rollbacks,
-    unloads,
-)
-from deployments.services.deploys import generation_for
-from deployments.services.gateway_registrations import register_gateway
+from deployments.services.fleet import live_checks, placements, reconciles, unloads
+from deployments.services.fleet import nodes as fleet
+from deployments.services.fleet.deploys import generation_for
+from deployments.services.gateways.registrations import register_gateway
+from deployments.services.incidents import rollbacks
+from deployments.services.trials import load_tests
 from models_registry.models import Environment, ModelVersion
 from tests import factories, stack
 from tests.deployments.waiting import eventually

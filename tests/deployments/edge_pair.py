@@ -14,10 +14,10 @@ from django.utils import timezone
 from console import live
 from console.stack import envoy as envoy_stack
 from deployments.models import Gateway, PlacementState
-from deployments.rules.comparison_windows import ComparisonWindow
-from deployments.selectors.comparisons import comparison_window
-from deployments.services import fleet
-from deployments.services.traffic import set_split, wait_acknowledged
+from deployments.rules.experiments.comparison_windows import ComparisonWindow
+from deployments.selectors.experiments.comparisons import comparison_window
+from deployments.services.fleet import nodes as fleet
+from deployments.services.traffic.splits import set_split, wait_acknowledged
 from tests import factories, stack
 from tests.adapters.gateways import Upstream
 from tests.deployments.calling import BODY

@@ -13,7 +13,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 django.setup()
 
 from console.services import job_runs  # noqa: E402 - Django has to be set up first
-from deployments.services.placements import run_deploy  # noqa: E402
+from deployments.services.fleet.placements import run_deploy  # noqa: E402
 
 
 class DoomedRun(job_runs.JobRun):

@@ -10,7 +10,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from console.services.tokens import create_token
 from deployments.models import AccessPolicy, CallerKey
-from deployments.rules.caller_keys import digest_of
+from deployments.rules.access.caller_keys import digest_of
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
 from tests.deployments.test_cli import Run, run  # noqa: F401 - a fixture

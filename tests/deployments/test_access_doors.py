@@ -18,12 +18,12 @@ from rest_framework.test import APIClient
 from console.errors import CovenantError, Invalid
 from console.models import AuditEntry, Notice, User
 from deployments.models import AccessPolicy, CallerKey, Endpoint, TokenIssuer
-from deployments.rules.caller_keys import digest_of
-from deployments.rules.jwks import parse_jwks
-from deployments.services import token_issuers
-from deployments.services.gateways import gateway_state
-from deployments.services.load_tests import find_target
-from deployments.services.traffic import offer_first_traffic
+from deployments.rules.access.caller_keys import digest_of
+from deployments.rules.access.jwks import parse_jwks
+from deployments.services.access import token_issuers
+from deployments.services.gateways.desired import gateway_state
+from deployments.services.traffic.splits import offer_first_traffic
+from deployments.services.trials.load_tests import find_target
 from models_registry.models import ModelVersion
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version

@@ -12,15 +12,15 @@ from django.db import transaction
 
 from console.stack import envoy
 from deployments.models import Endpoint, Gateway, GatewayListener
-from deployments.services.access_policies import set_access_policy
-from deployments.services.callers import (
+from deployments.services.access.callers import (
     block_caller,
     create_caller,
     create_caller_key,
     revoke_caller_key,
 )
-from deployments.services.certificates import set_certificate
-from deployments.services.traffic import offer_first_traffic
+from deployments.services.access.policies import set_access_policy
+from deployments.services.gateways.certificates import set_certificate
+from deployments.services.traffic.splits import offer_first_traffic
 from tests import factories, stack
 from tests.adapters.certificates import make_pair, write_pair
 from tests.adapters.gateways import Caller, Upstream

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import FieldError, Invalid
-from deployments.rules.access_policies import parse_policy, policy_document, unknown_issuers
-from deployments.rules.access_rules import AccessRules, RateLimit
+from deployments.rules.access.policies import parse_policy, policy_document, unknown_issuers
+from deployments.rules.access.rules import AccessRules, RateLimit
 
 VISIBLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40)
 CALLERS = st.lists(VISIBLE, max_size=6)

@@ -11,10 +11,10 @@ from rest_framework.test import APIClient
 
 from console.models import AuditEntry, Notice
 from deployments.models import Gateway, GatewayListener
-from deployments.services.certificate_watch import warn_of_certificates
-from deployments.services.certificates import set_certificate
-from deployments.services.gateway_registrations import register_gateway
-from deployments.services.gateways import gateway_state
+from deployments.services.gateways.certificate_watch import warn_of_certificates
+from deployments.services.gateways.certificates import set_certificate
+from deployments.services.gateways.desired import gateway_state
+from deployments.services.gateways.registrations import register_gateway
 from tests import factories
 from tests.adapters.certificates import make_pair, write_pair
 from tests.deployments.conftest import Fleet

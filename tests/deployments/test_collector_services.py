@@ -19,14 +19,14 @@ from console.stack import triton as triton_stack
 from deployments.adapters import live_store
 from deployments.models import CounterCursor, Endpoint, MinuteRollup, Node
 from deployments.processes.collector import Collector
-from deployments.rules.histograms import Histogram
-from deployments.rules.readings import Reader, Reading
-from deployments.rules.rollups import Traffic, Work
-from deployments.selectors.live_numbers import latest
-from deployments.selectors.series import chart
-from deployments.services.deploys import deploy_release
-from deployments.services.statistics import Booking, book, load_reader
-from deployments.services.traffic import wait_acknowledged
+from deployments.rules.statistics.histograms import Histogram
+from deployments.rules.statistics.readings import Reader, Reading
+from deployments.rules.statistics.rollups import Traffic, Work
+from deployments.selectors.statistics.live_numbers import latest
+from deployments.selectors.statistics.series import chart
+from deployments.services.fleet.deploys import deploy_release
+from deployments.services.statistics.rollups import Booking, book, load_reader
+from deployments.services.traffic.splits import wait_acknowledged
 from tests import factories, stack
 from tests.deployments.calling import infer
 from tests.deployments.conftest import Fleet

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules.comparison_figures import Figures, from_json, to_json
-from deployments.rules.comparisons import (
+from deployments.rules.experiments.comparison_figures import Figures, from_json, to_json
+from deployments.rules.experiments.comparisons import (
     Answered,
     FaultKind,
     OutputRule,
@@ -21,7 +21,7 @@ from deployments.rules.comparisons import (
     compare,
     count_values,
 )
-from deployments.rules.v2_answers import TensorAnswer, UnreadableAnswer, parse_answer
+from deployments.rules.experiments.v2_answers import TensorAnswer, UnreadableAnswer, parse_answer
 
 SCORE = OutputRule("score", "FP32", ("batch", 1), 0.0, 1.0)
 LABEL = OutputRule("label", "BYTES", ("batch",))

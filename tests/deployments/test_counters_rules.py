@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules.counters import delta, deltas
+from deployments.rules.statistics.counters import delta, deltas
 
 COUNTS = st.integers(0, 10**12)
 SETS = st.dictionaries(st.sampled_from(["total", "ok_2xx", "server_5xx", "timeout"]), COUNTS)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import Invalid
-from deployments.rules import generations, routing_rules, smoke_test
-from deployments.rules.rollback_targets import last_good, only_tried, suspect
+from deployments.rules.fleet import generations, smoke_test
+from deployments.rules.incidents.rollback_targets import last_good, only_tried, suspect
+from deployments.rules.traffic import routing_rules
 from models_registry.adapters import triton_config
 from tests import factories
 

@@ -25,10 +25,10 @@ from deployments.models import (
     PlacementState,
     ServingGeneration,
 )
-from deployments.services import placements
-from deployments.services.deploys import deploy_release, remove_deployment
-from deployments.services.reconciles import check_live, loaded_slots
-from deployments.services.traffic import set_mode, set_split
+from deployments.services.fleet import placements
+from deployments.services.fleet.deploys import deploy_release, remove_deployment
+from deployments.services.fleet.reconciles import check_live, loaded_slots
+from deployments.services.traffic.splits import set_mode, set_split
 from models_registry.models import ModelVersion, Release, ReleaseState
 from models_registry.services import artifacts
 from tests import factories, stack

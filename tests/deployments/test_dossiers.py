@@ -18,7 +18,7 @@ from console.models import AuditEntry, Job
 from deployments.cli import offline
 from deployments.documents.dossiers import dossier_pdf
 from deployments.selectors.dossiers import dossier
-from deployments.services.deploys import deploy_release
+from deployments.services.fleet.deploys import deploy_release
 from models_registry.models import ContractSignature, ModelVersion, Release
 from models_registry.services.boms import release_bom
 from tests import factories

@@ -20,8 +20,8 @@ import pytest
 from console.env import ROOT
 from console.stack import envoy as envoy_stack
 from deployments.adapters import rule_store
-from deployments.rules.gateway_state import EndpointState, GatewayState, Mode
-from deployments.selectors.routing import fallback_of
+from deployments.rules.gateways.state import EndpointState, GatewayState, Mode
+from deployments.selectors.traffic.routing import fallback_of
 from models_registry.models import RegisteredModel
 from models_registry.rules import contract_document
 from tests import factories

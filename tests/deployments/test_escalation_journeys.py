@@ -14,10 +14,10 @@ from console.models import Job
 from console.stack import envoy
 from deployments.models import Deployment, Endpoint, Gateway, Incident, Node, TrafficSplit
 from deployments.processes.traffic import Tick, TrafficControl
-from deployments.services import escalations, redeploys, rollback_policies
-from deployments.services.deploys import deploy_release, remove_deployment
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import set_split, wait_acknowledged
+from deployments.services.fleet.deploys import deploy_release, remove_deployment
+from deployments.services.incidents import escalations, redeploys, rollback_policies
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.traffic.splits import set_split, wait_acknowledged
 from tests import factories, stack
 from tests.deployments.calling import Load, infer
 from tests.deployments.conftest import Fleet, running_control

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.errors import Invalid
-from deployments.rules.escalation import HOUR, decide, hold_of
-from deployments.rules.escalation_state import (
+from deployments.rules.incidents.escalation import HOUR, decide, hold_of
+from deployments.rules.incidents.escalation_state import (
     Act,
     Decision,
     Health,
@@ -23,8 +23,8 @@ from deployments.rules.escalation_state import (
     progress_json,
     read_progress,
 )
-from deployments.rules.rollback_policies import RollbackPolicy, parse_policy, policy_json
-from deployments.rules.rollback_targets import good_before, left_behind
+from deployments.rules.incidents.rollback_policies import RollbackPolicy, parse_policy, policy_json
+from deployments.rules.incidents.rollback_targets import good_before, left_behind
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLICY = RollbackPolicy()

@@ -21,12 +21,13 @@ from deployments.models import (
     RollbackPolicy,
     TrafficSplit,
 )
-from deployments.rules.escalation_state import Act
-from deployments.selectors.escalation_health import watched_endpoints
-from deployments.selectors.rollback_policies import policy_in_force
-from deployments.services import escalations, incident_acts, redeploys, rollback_policies
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import offer_first_traffic, set_mode, set_split
+from deployments.rules.incidents.escalation_state import Act
+from deployments.selectors.incidents.escalation_health import watched_endpoints
+from deployments.selectors.incidents.rollback_policies import policy_in_force
+from deployments.services.incidents import acts as incident_acts
+from deployments.services.incidents import escalations, redeploys, rollback_policies
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.traffic.splits import offer_first_traffic, set_mode, set_split
 from models_registry.models import ContractState, ServiceContract
 from tests import factories
 from tests.deployments.conftest import Fleet, applied, ready_version

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from deployments.models import Experiment
-from deployments.services.bookings import Entry
-from deployments.services.comparisons import Slot, book_comparisons
+from deployments.services.experiments.comparisons import Slot, book_comparisons
+from deployments.services.statistics.bookings import Entry
 from tests.deployments.conftest import Fleet
 from tests.deployments.test_cli import Run, run, signed_in  # noqa: F401
 from tests.deployments.test_experiments_doors import count, figures, two

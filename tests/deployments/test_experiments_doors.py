@@ -9,12 +9,12 @@ import pytest
 from django.utils import timezone
 
 from deployments.models import ComparisonMinute, Experiment, ExperimentCount
-from deployments.rules.comparison_figures import Figures, to_json
-from deployments.rules.comparisons import Answered, OutputRule, Tolerance, compare
-from deployments.rules.v2_answers import parse_answer
-from deployments.services.bookings import Entry
-from deployments.services.comparisons import Slot, book_comparisons
-from deployments.services.traffic import set_split
+from deployments.rules.experiments.comparison_figures import Figures, to_json
+from deployments.rules.experiments.comparisons import Answered, OutputRule, Tolerance, compare
+from deployments.rules.experiments.v2_answers import parse_answer
+from deployments.services.experiments.comparisons import Slot, book_comparisons
+from deployments.services.statistics.bookings import Entry
+from deployments.services.traffic.splits import set_split
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
 from tests.deployments.edge_pair import answer

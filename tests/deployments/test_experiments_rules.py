@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from console.errors import Invalid
-from deployments.rules.experiments import (
+from deployments.rules.experiments.design import (
     ExperimentSettings,
     MinuteCount,
     evidence,
     is_worse,
     parse_settings,
 )
-from deployments.rules.outcomes import (
+from deployments.rules.experiments.outcomes import (
     Reception,
     ReportedOutcome,
     parse_outcomes,
     receive,
 )
-from deployments.rules.sequential_tests import Verdict
+from deployments.rules.experiments.sequential_tests import Verdict
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SETTINGS = ExperimentSettings("purchase", window_s=600)

@@ -19,12 +19,17 @@ from deployments.models import (
     Placement,
     TrafficSplit,
 )
-from deployments.selectors.experiments import conversion_difference, view_of
-from deployments.services.bookings import Entry
-from deployments.services.experiments import start_experiment, stop_experiment, take_off_worse
-from deployments.services.gateways import gateway_state
-from deployments.services.outcomes import AnswerSlot, KnownOutcome, book_answers, record_outcomes
-from deployments.services.traffic import set_split
+from deployments.selectors.experiments.pages import conversion_difference, view_of
+from deployments.services.experiments.acts import start_experiment, stop_experiment, take_off_worse
+from deployments.services.experiments.outcomes import (
+    AnswerSlot,
+    KnownOutcome,
+    book_answers,
+    record_outcomes,
+)
+from deployments.services.gateways.desired import gateway_state
+from deployments.services.statistics.bookings import Entry
+from deployments.services.traffic.splits import set_split
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
 

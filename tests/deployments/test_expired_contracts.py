@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deployments.selectors.routing import contracts_that_hold, fallback_of
+from deployments.selectors.traffic.routing import contracts_that_hold, fallback_of
 from models_registry.models import ContractState
 from models_registry.selectors.catalog import model_page
 from models_registry.services import contract_expiry

@@ -9,8 +9,8 @@ from console import env
 from console.models import AuditEntry, Job
 from deployments.adapters import live_store
 from deployments.models import Gateway, Node
-from deployments.selectors.nodes import node_list, node_page, nodes_in_trouble
-from deployments.services import fleet
+from deployments.selectors.fleet.nodes import node_list, node_page, nodes_in_trouble
+from deployments.services.fleet import nodes as fleet
 from models_registry.models import Environment
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version

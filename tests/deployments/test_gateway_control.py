@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deployments.models import Gateway, SplitState, TrafficSplit
-from deployments.services.gateway_registrations import change_gateway, register_gateway
-from deployments.services.traffic import set_split
+from deployments.services.gateways.registrations import change_gateway, register_gateway
+from deployments.services.traffic.splits import set_split
 from tests import factories
 from tests.adapters.gateways import Caller, Upstream
 from tests.adapters.kong_double import KongDouble

@@ -12,15 +12,15 @@ from ruamel.yaml import YAML
 from console.errors import Conflict, Invalid
 from console.models import AuditEntry
 from deployments.models import Gateway
-from deployments.rules.gateway_capabilities import Capability, Level, supports
-from deployments.selectors.gateway_capabilities import check_capability
-from deployments.services.gateway_registrations import (
+from deployments.rules.gateways.capabilities import Capability, Level, supports
+from deployments.selectors.gateways.capabilities import check_capability
+from deployments.services.gateways.desired import desired_snapshots
+from deployments.services.gateways.registrations import (
     change_gateway,
     register_gateway,
     remove_gateway,
 )
-from deployments.services.gateways import desired_snapshots
-from deployments.services.traffic import set_mode, set_split
+from deployments.services.traffic.splits import set_mode, set_split
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
 
@@ -175,7 +175,7 @@ def test_an_endpoint_that_must_be_guarded_is_not_served_where_it_cannot_be(
     fleet_rows: Fleet,
 ) -> None:
     """Its access policy was set before this gateway was there: callers find a closed door."""
-    from deployments.services.access_policies import set_access_policy
+    from deployments.services.access.policies import set_access_policy
 
     model = factories.make_model("fraud_detector")
     other = factories.make_model("churn")

@@ -14,9 +14,9 @@ from console.errors import NotAcknowledged
 from console.models import Job, JobState
 from console.stack import envoy
 from deployments.models import Deployment, Gateway, TrafficSplit
-from deployments.services.deploys import deploy_release, remove_deployment
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import set_mode, set_split, wait_acknowledged
+from deployments.services.fleet.deploys import deploy_release, remove_deployment
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.traffic.splits import set_mode, set_split, wait_acknowledged
 from tests import factories, stack
 from tests.deployments.calling import Load, infer
 from tests.deployments.conftest import Fleet, applied, ready_version, running_control

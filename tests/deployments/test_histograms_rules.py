@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules.histograms import (
+from deployments.rules.statistics.histograms import (
     Histogram,
     coarsen,
     count_at_most,

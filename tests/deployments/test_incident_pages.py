@@ -11,16 +11,17 @@ from django.test import Client
 from django.utils import timezone
 
 from deployments.models import Endpoint, Incident, RollbackPolicy
-from deployments.rules.escalation_state import Phase, Progress, progress_json
-from deployments.selectors.incidents import (
+from deployments.rules.incidents.escalation_state import Phase, Progress, progress_json
+from deployments.selectors.incidents.pages import (
     IncidentFilter,
     find_incident,
     incident_list,
     incident_page,
 )
-from deployments.services import incidents, rollback_policies
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import offer_first_traffic, set_mode, set_split
+from deployments.services.incidents import records as incidents
+from deployments.services.incidents import rollback_policies
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.traffic.splits import offer_first_traffic, set_mode, set_split
 from models_registry.models import Visibility
 from tests import factories
 from tests.deployments.conftest import Fleet, applied, ready_version

@@ -12,8 +12,10 @@ from django.utils import timezone
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, Notice, Team, TeamMembership
 from deployments.models import Endpoint, Incident, IncidentSeverity, Rollout, TrafficSplit
-from deployments.services import incident_acts, incidents, on_call
-from deployments.services.traffic import offer_first_traffic
+from deployments.services.incidents import acts as incident_acts
+from deployments.services.incidents import on_call
+from deployments.services.incidents import records as incidents
+from deployments.services.traffic.splits import offer_first_traffic
 from models_registry.models import SeatHolder, Visibility
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version

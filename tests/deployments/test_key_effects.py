@@ -11,7 +11,7 @@ from django.utils import timezone
 from console.models import SigningKey
 from console.services.keys import effects_of
 from deployments.models import Deployment
-from deployments.services.deploys import generation_for
+from deployments.services.fleet.deploys import generation_for
 from models_registry.models import ReleaseApproval
 from tests import factories
 

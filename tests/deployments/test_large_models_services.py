@@ -27,9 +27,9 @@ from console.services.job_runs import run_job
 from console.services.job_sweep import sweep
 from deployments.adapters import repository
 from deployments.models import Deployment, PlacementState
-from deployments.services import deploys, placements
-from deployments.services.deploys import deploy_release
-from deployments.services.reconciles import loaded_slots
+from deployments.services.fleet import deploys, placements
+from deployments.services.fleet.deploys import deploy_release
+from deployments.services.fleet.reconciles import loaded_slots
 from models_registry.exporting import onnx_weights
 from models_registry.exporting.protocol import ExportFacts
 from models_registry.models import ModelVersion

@@ -16,10 +16,10 @@ from console.errors import NotAllowed
 from console.models import AuditEntry, InstallationKey, Job, JobState
 from console.selectors.notices import open_notices
 from deployments.models import Node, NodeState, Placement
-from deployments.selectors.nodes import node_list
-from deployments.services import folder_signatures, live_checks
-from deployments.services.deploys import deploy_release, remove_deployment
-from deployments.services.traffic import set_split
+from deployments.selectors.fleet.nodes import node_list
+from deployments.services.fleet import folder_signatures, live_checks
+from deployments.services.fleet.deploys import deploy_release, remove_deployment
+from deployments.services.traffic.splits import set_split
 from models_registry.models import ReleaseApproval
 from tests import factories
 from tests.deployments.conftest import Fleet

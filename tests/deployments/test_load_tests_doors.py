@@ -12,7 +12,7 @@ from pytest_django.live_server_helper import LiveServer
 from console.models import Job, JobState
 from console.services.jobs import finish
 from deployments.models import Endpoint
-from deployments.services.traffic import offer_first_traffic
+from deployments.services.traffic.splits import offer_first_traffic
 from models_registry.models import LoadTest, ModelVersion, ReleaseState
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version

@@ -23,9 +23,9 @@ from console.services import jobs
 from console.services.job_runs import run_job
 from console.services.job_sweep import sweep
 from deployments.adapters.load_generator import PROGRAM
-from deployments.services.deploys import deploy_release
-from deployments.services.load_tests import ask_for_load_test, run_load_test
-from deployments.services.traffic import set_mode
+from deployments.services.fleet.deploys import deploy_release
+from deployments.services.traffic.splits import set_mode
+from deployments.services.trials.load_tests import ask_for_load_test, run_load_test
 from models_registry.models import LoadTest, ModelVersion
 from models_registry.services import artifacts
 from tests import factories, stack

@@ -8,13 +8,13 @@ import pytest
 from django.utils import timezone
 
 from deployments.models import Endpoint, MinuteRollup, MirrorMinute
-from deployments.rules.histograms import Histogram
-from deployments.rules.live_window import LiveWindow, Second, from_point, to_point
-from deployments.rules.readings import Reader
-from deployments.rules.rollups import Traffic
-from deployments.rules.traffic_windows import window_numbers
-from deployments.selectors.series import statistics
-from deployments.services.statistics import Booking, book
+from deployments.rules.statistics.histograms import Histogram
+from deployments.rules.statistics.live_window import LiveWindow, Second, from_point, to_point
+from deployments.rules.statistics.readings import Reader
+from deployments.rules.statistics.rollups import Traffic
+from deployments.rules.statistics.traffic_windows import window_numbers
+from deployments.selectors.statistics.series import statistics
+from deployments.services.statistics.rollups import Booking, book
 from tests import factories
 from tests.deployments.conftest import Fleet
 

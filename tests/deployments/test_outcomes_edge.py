@@ -11,8 +11,8 @@ import httpx
 
 from console import live
 from deployments.models import Experiment, ExperimentCount, Outcome
-from deployments.services.experiments import start_experiment, stop_experiment
-from deployments.services.traffic import set_split, wait_acknowledged
+from deployments.services.experiments.acts import start_experiment, stop_experiment
+from deployments.services.traffic.splits import set_split, wait_acknowledged
 from tests.deployments.calling import BODY
 from tests.deployments.edge_pair import MODEL, Pair, pair
 from tests.deployments.waiting import eventually

@@ -9,12 +9,12 @@ from console.errors import NotFound
 from console.models import Job, JobState
 from console.services import job_runs
 from deployments.models import Endpoint, Node, Placement, PlacementState
-from deployments.selectors.endpoint_pages import endpoint_page
-from deployments.selectors.endpoints import versions_running
 from deployments.selectors.overview import overview
 from deployments.selectors.search import search
-from deployments.services.deploys import deploy_release
-from deployments.services.traffic import offer_first_traffic
+from deployments.selectors.traffic.endpoint_pages import endpoint_page
+from deployments.selectors.traffic.endpoints import versions_running
+from deployments.services.fleet.deploys import deploy_release
+from deployments.services.traffic.splits import offer_first_traffic
 from models_registry.models import ContractState, ReleaseState
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version

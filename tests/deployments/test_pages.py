@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from deployments.models import Deployment, Endpoint, EndpointMode, NodeState
-from deployments.services.traffic import offer_first_traffic, set_split
+from deployments.services.traffic.splits import offer_first_traffic, set_split
 from models_registry.models import ContractState, ReleaseState
 from tests import factories
 from tests.deployments.conftest import Fleet, applied, ready_version

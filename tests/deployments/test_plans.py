@@ -20,8 +20,8 @@ from console.models import AuditEntry, Job, JobState
 from console.services.jobs import cancel_job
 from deployments import tasks
 from deployments.models import Node, TensorRtPlan
-from deployments.selectors.plans import state_of
-from deployments.services.plans import request_plan
+from deployments.selectors.fleet.plans import state_of
+from deployments.services.fleet.plans import request_plan
 from models_registry.models import ModelVersion, VersionState
 from models_registry.services import artifacts
 from tests import factories

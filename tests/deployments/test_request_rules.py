@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from console.errors import Invalid
 from deployments.adapters.envoy.requests import rule_lines
-from deployments.rules.gateway_state import EndpointState, GatewayState, NodeAddress, Target
-from deployments.rules.histograms import empty
-from deployments.rules.input_rules import InputRule, InputRules, ServedInterface, rules_of
-from deployments.rules.retries import baseline_of, on_trial
-from deployments.rules.rollups import Traffic, traffic_of
-from deployments.rules.snapshots import ClusterKey, ClusterKind, render
+from deployments.rules.access.input_rules import InputRule, InputRules, ServedInterface, rules_of
+from deployments.rules.gateways.snapshots import ClusterKey, ClusterKind, render
+from deployments.rules.gateways.state import EndpointState, GatewayState, NodeAddress, Target
+from deployments.rules.statistics.histograms import empty
+from deployments.rules.statistics.rollups import Traffic, traffic_of
+from deployments.rules.traffic.retries import baseline_of, on_trial
 from models_registry.rules.contract_types import Interface, Tensor
 
 INTERFACE = Interface(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from deployments.models import AccessPolicy, Endpoint
-from deployments.rules.gateway_state import EndpointState
-from deployments.selectors.routing import endpoint_states
-from deployments.services.traffic import set_split
+from deployments.rules.gateways.state import EndpointState
+from deployments.selectors.traffic.routing import endpoint_states
+from deployments.services.traffic.splits import set_split
 from models_registry.models import ContractState, ModelVersion, ServiceContract
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version

@@ -8,9 +8,9 @@ import pytest
 from django.utils import timezone
 
 from deployments.models import Rollout
-from deployments.services.rollout_engine import tick
-from deployments.services.rollouts import start_rollout
-from deployments.services.traffic import wait_acknowledged
+from deployments.services.rollouts.acts import start_rollout
+from deployments.services.rollouts.engine import tick
+from deployments.services.traffic.splits import wait_acknowledged
 from tests.deployments.calling import infer
 from tests.deployments.edge_pair import MODEL, Pair, answer, pair
 from tests.deployments.waiting import eventually

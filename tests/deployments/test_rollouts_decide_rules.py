@@ -30,7 +30,7 @@ from deployments.rules.rollouts.types import (
     SetWeight,
 )
 from deployments.rules.states import RolloutState
-from deployments.rules.traffic_windows import WindowNumbers
+from deployments.rules.statistics.traffic_windows import WindowNumbers
 
 START = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 GOOD = Found(value=0.1, baseline=0.1, requests=5000, baseline_requests=5000)

@@ -20,8 +20,8 @@ from console.services.tokens import create_token
 from deployments.cli.client import CliError
 from deployments.cli.main import cli
 from deployments.models import Endpoint, Node, NodeState
-from deployments.services.rollout_engine import tick
-from deployments.services.traffic import set_split
+from deployments.services.rollouts.engine import tick
+from deployments.services.traffic.splits import set_split
 from tests import factories
 from tests.deployments.conftest import Fleet, applied, ready_version
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules.rollout_drafts import Approval, draft_of, plan_document, shares
+from deployments.rules.rollouts.drafts import Approval, draft_of, plan_document, shares
 from deployments.rules.rollouts.plan import default_plan, parse_plan
 from deployments.rules.rollouts.types import Pause, SetWeight
 from models_registry.rules.contract_types import Rollout as Clause

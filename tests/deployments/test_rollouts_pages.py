@@ -21,7 +21,7 @@ from deployments.models import (
 from deployments.rules.rollouts.analysis import begin_run
 from deployments.rules.rollouts.plan import default_plan, plan_json
 from deployments.rules.rollouts.progress import Progress, progress_json
-from deployments.services.traffic import set_split
+from deployments.services.traffic.splits import set_split
 from models_registry.models import Visibility
 from tests import factories
 from tests.deployments.conftest import Fleet, applied, ready_version

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from deployments.models import Endpoint, Measurement, Rollout
-from deployments.services.rollout_engine import reconcile
-from deployments.services.rollout_measurements import Queries
-from deployments.services.rollouts import start_rollout
-from deployments.services.traffic import set_split
+from deployments.services.rollouts.acts import start_rollout
+from deployments.services.rollouts.engine import reconcile
+from deployments.services.rollouts.measurements import Queries
+from deployments.services.traffic.splits import set_split
 from tests import factories
 from tests.adapters.prometheus_running import running_prometheus
 from tests.adapters.test_prometheus_adapter import serving

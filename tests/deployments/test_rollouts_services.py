@@ -22,14 +22,13 @@ from deployments.models import (
     SplitCause,
     TrafficSplit,
 )
-from deployments.rules import histograms
-from deployments.rules.live_window import Second, to_point
 from deployments.rules.rollouts.progress import Cause
-from deployments.rules.rollups import Traffic
-from deployments.selectors.rollout_looks import moment
-from deployments.services.rollbacks import roll_back
-from deployments.services.rollout_engine import Report, reconcile, tick
-from deployments.services.rollouts import (
+from deployments.rules.statistics import histograms
+from deployments.rules.statistics.live_window import Second, to_point
+from deployments.rules.statistics.rollups import Traffic
+from deployments.selectors.rollouts.looks import moment
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.rollouts.acts import (
     abort_rollout,
     pause_rollout,
     promote_rollout,
@@ -37,7 +36,8 @@ from deployments.services.rollouts import (
     skip_step,
     start_rollout,
 )
-from deployments.services.traffic import set_split
+from deployments.services.rollouts.engine import Report, reconcile, tick
+from deployments.services.traffic.splits import set_split
 from models_registry.services.freezes import freeze_environment
 from tests import factories
 from tests.deployments.conftest import Fleet, applied, ready_version
@@ -229,7 +229,7 @@ def test_twice_at_one_moment_and_by_two_processes_is_once(story: Story) -> None:
     assert (story.split.revision, Measurement.objects.count()) == before
     # Another process acts on what it read before a person was quicker.
     abort_rollout(rollout_id=story.rollout.pk, reason="no", actor=story.fleet.sam)
-    from deployments.services import rollout_engine
+    from deployments.services.rollouts import engine as rollout_engine
 
     late = rollout_engine._work(read, rollout_engine.queries)
     assert late == Report(looked=1)

@@ -8,15 +8,15 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules.rollout_stages import (
+from deployments.rules.rollouts.plan import default_plan, parse_plan
+from deployments.rules.rollouts.progress import Progress
+from deployments.rules.rollouts.stages import (
     StageState,
     followed_stages,
     planned_stages,
     step_ends_at,
     whole_s,
 )
-from deployments.rules.rollouts.plan import default_plan, parse_plan
-from deployments.rules.rollouts.progress import Progress
 from deployments.rules.rollouts.types import Plan
 from deployments.rules.states import RolloutState
 from models_registry.rules.contract_types import Rollout as Clause

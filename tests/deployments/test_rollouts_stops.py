@@ -9,14 +9,14 @@ import pytest
 from console.errors import Conflict, Invalid
 from deployments.models import Node, Rollout
 from deployments.rules.rollouts.progress import Cause
-from deployments.selectors import rollout_looks
-from deployments.services.rollout_engine import Report, RolloutWatch, tick
-from deployments.services.rollouts import (
+from deployments.selectors.rollouts import looks as rollout_looks
+from deployments.services.rollouts.acts import (
     abort_rollout,
     pause_rollout,
     resume_rollout,
     skip_step,
 )
+from deployments.services.rollouts.engine import Report, RolloutWatch, tick
 from tests.deployments.test_rollouts_services import PLAN, Story, story  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db

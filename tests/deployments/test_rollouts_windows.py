@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.adapters import live_store
-from deployments.rules import histograms
-from deployments.rules.live_window import Second, to_point
-from deployments.rules.rollups import Traffic
-from deployments.rules.traffic_windows import WindowNumbers, nested_windows, window_numbers
-from deployments.selectors.analysis_windows import live_rings, traffic_windows
+from deployments.rules.statistics import histograms
+from deployments.rules.statistics.live_window import Second, to_point
+from deployments.rules.statistics.rollups import Traffic
+from deployments.rules.statistics.traffic_windows import (
+    WindowNumbers,
+    nested_windows,
+    window_numbers,
+)
+from deployments.selectors.statistics.analysis_windows import live_rings, traffic_windows
 
 BOUNDS = (1.0, 10.0, 80.0, 100.0)
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

@@ -9,10 +9,10 @@ from django.test import Client
 
 from console.errors import Conflict, Invalid
 from deployments.models import Endpoint
-from deployments.rules.gateway_state import HeaderRule
-from deployments.selectors.routing import endpoint_states
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import set_split
+from deployments.rules.gateways.state import HeaderRule
+from deployments.selectors.traffic.routing import endpoint_states
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.traffic.splits import set_split
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
 

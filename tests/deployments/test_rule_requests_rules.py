@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules.rule_requests import (
+from deployments.rules.fallback.rule_requests import (
     MOST_ROWS,
     RuleRequest,
     UnreadableRequest,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules.sequential_tests import (
+from deployments.rules.experiments.sequential_tests import (
     Stratum,
     Verdict,
     conversion,

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto
 
 from console.models import Job, JobState
-from deployments.services.deploys import deploy_release
-from deployments.services.trials import try_version
+from deployments.services.fleet.deploys import deploy_release
+from deployments.services.trials.samples import try_version
 from models_registry.exporting.protocol import ExportFacts
 from models_registry.models import VersionState
 from models_registry.rules import tensors

@@ -12,12 +12,12 @@ from rest_framework.test import APIClient
 
 from deployments.adapters import live_store
 from deployments.models import Endpoint, MinuteRollup
-from deployments.rules.histograms import Histogram
-from deployments.rules.live_window import LiveWindow, Second, to_point
-from deployments.rules.rollups import Traffic, Work
-from deployments.selectors.endpoints import endpoint_list
-from deployments.selectors.promises import traffic_between
-from deployments.selectors.sla import sla, sla_list
+from deployments.rules.statistics.histograms import Histogram
+from deployments.rules.statistics.live_window import LiveWindow, Second, to_point
+from deployments.rules.statistics.rollups import Traffic, Work
+from deployments.selectors.objectives.promises import traffic_between
+from deployments.selectors.objectives.sla import sla, sla_list
+from deployments.selectors.traffic.endpoints import endpoint_list
 from tests import factories
 from tests.deployments.conftest import Fleet
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.rules.slices import (
+from deployments.rules.traffic.slices import (
     MOST_SLICES,
     fresh,
     least_moved,
@@ -15,7 +15,7 @@ from deployments.rules.slices import (
     share_moved,
     weights_of,
 )
-from deployments.rules.splits import WHOLE
+from deployments.rules.traffic.splits import WHOLE
 
 
 @st.composite

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import Invalid
-from deployments.rules import slo
-from deployments.rules.histograms import Histogram
-from deployments.rules.rollups import Traffic
-from deployments.rules.slo import Attainment, Objective, Promise
+from deployments.rules.objectives import slo
+from deployments.rules.objectives.slo import Attainment, Objective, Promise
+from deployments.rules.statistics.histograms import Histogram
+from deployments.rules.statistics.rollups import Traffic
 
 AVAILABILITY = Objective("availability", 99.9, 28)
 LATENCY = Objective("latency", 99.0, 28, threshold_ms=80.0)

@@ -8,8 +8,16 @@ from dataclasses import replace
 import pytest
 
 from console.errors import Conflict, Invalid
-from deployments.rules.fallbacks import Fallback, Output, fallback_answer
-from deployments.rules.gateway_state import (
+from deployments.rules.fallback.fallbacks import Fallback, Output, fallback_answer
+from deployments.rules.gateways.snapshots import (
+    ClusterKey,
+    ClusterKind,
+    EndpointRoutes,
+    Snapshot,
+    digest_of,
+    render,
+)
+from deployments.rules.gateways.state import (
     EndpointState,
     GatewayState,
     HeaderRule,
@@ -17,14 +25,6 @@ from deployments.rules.gateway_state import (
     Mode,
     NodeAddress,
     Target,
-)
-from deployments.rules.snapshots import (
-    ClusterKey,
-    ClusterKind,
-    EndpointRoutes,
-    Snapshot,
-    digest_of,
-    render,
 )
 
 NODES = (NodeAddress("local", "127.0.0.1", 8720), NodeAddress("gpu-1", "10.0.0.7", 8000))

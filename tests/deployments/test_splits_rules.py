@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import Conflict, Invalid
-from deployments.rules.splits import (
+from deployments.rules.traffic.splits import (
     WHOLE,
     Change,
     check_ready,

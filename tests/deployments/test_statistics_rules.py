@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import Invalid
-from deployments.rules import charts
-from deployments.rules.histograms import Histogram
-from deployments.rules.live_window import LiveWindow, Second, from_point, to_point
-from deployments.rules.readings import Reader, Reading
-from deployments.rules.rollups import (
+from deployments.rules.gateways.snapshots import ClusterKey
+from deployments.rules.statistics import charts
+from deployments.rules.statistics.histograms import Histogram
+from deployments.rules.statistics.live_window import LiveWindow, Second, from_point, to_point
+from deployments.rules.statistics.readings import Reader, Reading
+from deployments.rules.statistics.rollups import (
     Traffic,
     Work,
     add_counts,
@@ -21,7 +22,6 @@ from deployments.rules.rollups import (
     merge_any,
     traffic_of,
 )
-from deployments.rules.snapshots import ClusterKey
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 BOUNDS = (1.0, 10.0)

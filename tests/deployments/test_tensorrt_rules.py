@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.rules import tensorrt
+from deployments.rules.fleet import tensorrt
 from models_registry.exporting.protocol import TensorSpec
 
 IDS = TensorSpec("input_ids", "INT64", (-1, -1), ("batch", "sequence"))

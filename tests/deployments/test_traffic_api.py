@@ -8,8 +8,8 @@ from rest_framework.test import APIClient
 
 from console.models import User
 from deployments.models import Deployment, Endpoint, Placement
-from deployments.services import gateways
-from deployments.services.traffic import offer_first_traffic
+from deployments.services.gateways import desired as gateways
+from deployments.services.traffic.splits import offer_first_traffic
 from models_registry.models import ReleaseState
 from tests import factories
 from tests.deployments.conftest import Fleet, applied, ready_version

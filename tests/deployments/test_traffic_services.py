@@ -9,10 +9,10 @@ from django.db import connection, transaction
 from console.errors import Conflict, Invalid, NotAcknowledged, NotAllowed, NotFound, Stale
 from console.models import AuditEntry, Job
 from deployments.models import Endpoint, TrafficSplit
-from deployments.services import gateways
-from deployments.services.gateways import gateway_state, record_ack, record_nack
-from deployments.services.rollbacks import roll_back
-from deployments.services.traffic import (
+from deployments.services.gateways import desired as gateways
+from deployments.services.gateways.desired import gateway_state, record_ack, record_nack
+from deployments.services.incidents.rollbacks import roll_back
+from deployments.services.traffic.splits import (
     offer_first_traffic,
     set_mode,
     set_split,

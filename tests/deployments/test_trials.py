@@ -15,12 +15,12 @@ from console.adapters.triton import TritonClient
 from console.errors import Invalid, TooLarge, Unavailable
 from console.models import AuditEntry, Job, JobState
 from deployments.models import Node, NodeState, Placement
-from deployments.rules import trial_requests
-from deployments.rules.trial_answers import compared, row_of
-from deployments.rules.trial_requests import Declared, check_request, read_request
-from deployments.services.deploys import deploy_release
-from deployments.services.traffic import set_mode
-from deployments.services.trials import try_version
+from deployments.rules.trials import requests as trial_requests
+from deployments.rules.trials.answers import compared, row_of
+from deployments.rules.trials.requests import Declared, check_request, read_request
+from deployments.services.fleet.deploys import deploy_release
+from deployments.services.traffic.splits import set_mode
+from deployments.services.trials.samples import try_version
 from models_registry.adapters import triton_config
 from models_registry.models import ModelVersion
 from models_registry.rules import tuning

@@ -12,7 +12,7 @@ from console.adapters.triton import TritonClient
 from console.models import Job, JobState
 from console.services.tokens import create_token
 from deployments.models import Placement, PlacementState
-from deployments.services.deploys import deploy_release
+from deployments.services.fleet.deploys import deploy_release
 from models_registry.models import ModelVersion, VersionState
 from models_registry.services import artifacts
 from tests import factories, stack

@@ -12,9 +12,9 @@ from rest_framework.test import APIClient
 
 from console.stack.envoy import LATENCY_BOUNDS_MS
 from deployments.models import ComparisonMinute, Endpoint, MinuteRollup
-from deployments.rules.comparison_figures import OutputFigures, to_json
-from deployments.rules.histograms import Histogram
-from deployments.services.traffic import set_split
+from deployments.rules.experiments.comparison_figures import OutputFigures, to_json
+from deployments.rules.statistics.histograms import Histogram
+from deployments.services.traffic.splits import set_split
 from models_registry.models import Visibility
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version

@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules import histograms
-from deployments.rules.histograms import Histogram
-from deployments.rules.rollups import Counted, Traffic
-from deployments.rules.version_comparisons import (
+from deployments.rules.experiments.version_comparisons import (
     Verdict,
     compare_faults,
     compare_latencies,
@@ -23,6 +20,9 @@ from deployments.rules.version_comparisons import (
     shared_span,
     wilson,
 )
+from deployments.rules.statistics import histograms
+from deployments.rules.statistics.histograms import Histogram
+from deployments.rules.statistics.rollups import Counted, Traffic
 
 BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from console.errors import Conflict, CovenantError, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, Notice, User, UserKind
-from deployments.services.deploys import deploy_release
+from deployments.services.fleet.deploys import deploy_release
 from models_registry.models import (
     BreakGlass,
     ContractState,

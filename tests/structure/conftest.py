@@ -26,14 +26,14 @@ from console.services.teams import create_team
 from console.services.tokens import create_token
 from console.services.workloads import add_workload
 from deployments.models import Endpoint, TrafficSplit
-from deployments.services import fleet
-from deployments.services.callers import create_caller, create_caller_key
-from deployments.services.experiments import start_experiment
-from deployments.services.gateway_registrations import register_gateway
-from deployments.services.incidents import open_incident
-from deployments.services.rollouts import start_rollout
-from deployments.services.token_issuers import set_token_issuer
-from deployments.services.traffic import set_split
+from deployments.services.access.callers import create_caller, create_caller_key
+from deployments.services.access.token_issuers import set_token_issuer
+from deployments.services.experiments.acts import start_experiment
+from deployments.services.fleet import nodes as fleet
+from deployments.services.gateways.registrations import register_gateway
+from deployments.services.incidents.records import open_incident
+from deployments.services.rollouts.acts import start_rollout
+from deployments.services.traffic.splits import set_split
 from models_registry.models import (
     ContractComment,
     ContractDraft,

@@ -19,7 +19,7 @@ def functions() -> dict[str, list[ast.FunctionDef]]:
     """Every function of the services' rooms by its name."""
     found: dict[str, list[ast.FunctionDef]] = {}
     for package in PACKAGES:
-        for path in sorted((ROOT / package / "services").glob("*.py")):
+        for path in sorted((ROOT / package / "services").rglob("*.py")):
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.FunctionDef):
                     found.setdefault(node.name, []).append(node)

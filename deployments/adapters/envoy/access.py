@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from deployments.rules.access_rules import CALLER_HEADER, AccessRules, RateLimit
-from deployments.rules.caller_directory import CallerDirectory, Issuer
+from deployments.rules.access.caller_directory import CallerDirectory, Issuer
+from deployments.rules.access.rules import CALLER_HEADER, AccessRules, RateLimit
 
 JSON = dict[str, Any]
 

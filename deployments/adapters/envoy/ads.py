@@ -24,7 +24,7 @@ from deployments.adapters.gateway import (
     Nacked,
     Registration,
 )
-from deployments.rules.snapshots import Snapshot
+from deployments.rules.gateways.snapshots import Snapshot
 
 __all__ = ["Acked", "AdsServer", "Connected", "Disconnected", "Nacked"]
 

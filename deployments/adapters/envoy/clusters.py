@@ -12,8 +12,8 @@ from pathlib import Path
 from deployments.adapters.envoy.composite import CONFIG
 from deployments.adapters.envoy.requests import LARGEST_BODY
 from deployments.adapters.envoy.routes import ANSWERS, JSON, TYPE, VERSION_FILTER
-from deployments.rules.gateway_state import Target
-from deployments.rules.snapshots import EDGE_CLUSTER, Cluster, ClusterKind
+from deployments.rules.gateways.snapshots import EDGE_CLUSTER, Cluster, ClusterKind
+from deployments.rules.gateways.state import Target
 
 _VERSION_SCRIPT = Path(__file__).with_name("version.lua").read_text(encoding="utf-8")
 TARGET_FILTER = "covenant.target"

@@ -19,8 +19,8 @@ from deployments.adapters.envoy.routes import (
     table_name,
 )
 from deployments.adapters.envoy.secrets import tls_socket
-from deployments.rules.access_rules import CALLER_HEADER
-from deployments.rules.snapshots import Listener
+from deployments.rules.access.rules import CALLER_HEADER
+from deployments.rules.gateways.snapshots import Listener
 
 _ANSWERS_SCRIPT = Path(__file__).with_name("answers.lua").read_text(encoding="utf-8")
 LARGEST_HEADERS_KB = 8

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from deployments.rules.snapshots import EDGE_CLUSTER, SAMPLES_CLUSTER, EndpointRoutes
+from deployments.rules.gateways.snapshots import EDGE_CLUSTER, SAMPLES_CLUSTER, EndpointRoutes
 
 JSON = dict[str, Any]
 

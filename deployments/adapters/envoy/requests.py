@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deployments.rules.access_rules import Validation
-from deployments.rules.input_rules import InputRule, InputRules
-from deployments.rules.snapshots import EndpointRoutes
+from deployments.rules.access.input_rules import InputRule, InputRules
+from deployments.rules.access.rules import Validation
+from deployments.rules.gateways.snapshots import EndpointRoutes
 
 LARGEST_BODY = 64 * 1024 * 1024
 """Bytes that a body has at most: it is looked at as a whole before any model gets it."""

@@ -55,9 +55,9 @@ from deployments.adapters.envoy.routes import (
     unknown_route,
 )
 from deployments.adapters.envoy.secrets import certificate_config
-from deployments.rules.access_rules import OPEN, RateLimit
-from deployments.rules.caller_directory import CallerDirectory, Certificate, Issuer
-from deployments.rules.snapshots import (
+from deployments.rules.access.caller_directory import CallerDirectory, Certificate, Issuer
+from deployments.rules.access.rules import OPEN, RateLimit
+from deployments.rules.gateways.snapshots import (
     EDGE_CLUSTER,
     Cluster,
     EndpointRoutes,

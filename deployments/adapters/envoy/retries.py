@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployments.rules.snapshots import EndpointRoutes
+from deployments.rules.gateways.snapshots import EndpointRoutes
 
 JSON = dict[str, Any]
 

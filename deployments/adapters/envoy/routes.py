@@ -13,8 +13,8 @@ from deployments.adapters.envoy.access import retry_after_s, route_filters
 from deployments.adapters.envoy.observing import experiment_headers, sample_policies
 from deployments.adapters.envoy.requests import request_facts
 from deployments.adapters.envoy.retries import asks_the_baseline, retries_of, retry_policy
-from deployments.rules.fallbacks import FallbackAnswer
-from deployments.rules.snapshots import EndpointRoutes
+from deployments.rules.fallback.fallbacks import FallbackAnswer
+from deployments.rules.gateways.snapshots import EndpointRoutes
 
 JSON = dict[str, Any]
 

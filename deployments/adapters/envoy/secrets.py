@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployments.rules.caller_directory import Certificate
+from deployments.rules.access.caller_directory import Certificate
 
 JSON = dict[str, Any]
 

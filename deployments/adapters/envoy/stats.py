@@ -10,8 +10,8 @@ import httpx
 
 from console.errors import Unavailable
 from deployments.adapters.gateway import ClusterSample, GatewaySample
-from deployments.rules.histograms import Histogram, empty, from_cumulative
-from deployments.rules.snapshots import ClusterKey
+from deployments.rules.gateways.snapshots import ClusterKey
+from deployments.rules.statistics.histograms import Histogram, empty, from_cumulative
 
 COUNTERS = {
     "upstream_rq_completed": "total",

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from deployments.adapters.reaching import Refused
-from deployments.rules.gateway_state import Target
-from deployments.rules.snapshots import Cluster, ClusterKey, EndpointRoutes, Snapshot
+from deployments.rules.gateways.snapshots import Cluster, ClusterKey, EndpointRoutes, Snapshot
+from deployments.rules.gateways.state import Target
 
 JSON = dict[str, Any]
 

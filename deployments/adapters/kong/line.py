@@ -16,7 +16,7 @@ from typing import Any
 from deployments.adapters.kong.admin import AdminApi
 from deployments.adapters.kong.entities import JSON, KINDS, Entity, Site, entities
 from deployments.adapters.reaching import Line, Refused
-from deployments.rules.snapshots import Snapshot
+from deployments.rules.gateways.snapshots import Snapshot
 
 Removal = tuple[str, str, str]
 """Kind, id, and for a target its upstream."""

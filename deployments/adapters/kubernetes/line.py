@@ -17,8 +17,8 @@ from console.errors import Unavailable
 from deployments.adapters.kubernetes.api import KubernetesApi
 from deployments.adapters.kubernetes.objects import JSON, Site, objects
 from deployments.adapters.reaching import Line, NotYet, Refused
-from deployments.rules.gateway_state import NodeAddress
-from deployments.rules.snapshots import Cluster, Snapshot
+from deployments.rules.gateways.snapshots import Cluster, Snapshot
+from deployments.rules.gateways.state import NodeAddress
 
 STATUS_WITHIN_S = 5.0
 LOOK_EVERY_S = 0.1

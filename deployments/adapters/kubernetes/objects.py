@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.adapters.reaching import Refused
-from deployments.rules.gateway_state import Mode, Target
-from deployments.rules.snapshots import Cluster, ClusterKey, EndpointRoutes, Snapshot
+from deployments.rules.gateways.snapshots import Cluster, ClusterKey, EndpointRoutes, Snapshot
+from deployments.rules.gateways.state import Mode, Target
 
 JSON = dict[str, Any]
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from console.actors import Actor
-from deployments.services.fleet import bootstrap_embedded
+from deployments.services.fleet.nodes import bootstrap_embedded
 
 
 class Command(BaseCommand):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deployments.rules.rollouts.types import FastCheck
-from deployments.rules.traffic_windows import WindowNumbers
+from deployments.rules.statistics.traffic_windows import WindowNumbers
 
 WINDOWS_S = (3.0, 10.0, 30.0)
 """Short ones see the first bad seconds of a busy service, long ones gather a quiet one's."""

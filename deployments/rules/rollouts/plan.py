@@ -24,7 +24,7 @@ from deployments.rules.rollouts.types import (
     Step,
 )
 from deployments.rules.rollouts.windows import read_window
-from deployments.rules.splits import WHOLE
+from deployments.rules.traffic.splits import WHOLE
 from models_registry.rules.contract_types import Rollout as RolloutClause
 from models_registry.rules.contract_yaml import load_yaml
 

@@ -9,8 +9,8 @@ from deployments.rules.rollouts.analysis import Run
 from deployments.rules.rollouts.measuring import runs_of, step_of
 from deployments.rules.rollouts.progress import Cause, Progress
 from deployments.rules.rollouts.types import Metric, Pause, Plan, SetWeight
-from deployments.rules.splits import WHOLE
 from deployments.rules.states import RolloutState
+from deployments.rules.traffic.splits import WHOLE
 
 
 def begin(now: datetime, *, spread: float = 0.0) -> Progress:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from deployments.rules.rollouts.conditions import Condition
-from deployments.rules.splits import WHOLE
+from deployments.rules.traffic.splits import WHOLE
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 LONGEST_WINDOW_S = 900.0

@@ -1,0 +1,1 @@
+"""What answers while no model may."""

@@ -1,0 +1,1 @@
+"""What contracts promise, and whether it is kept."""

@@ -1,0 +1,1 @@
+"""Versions tried before callers get them: by a sample, or under load."""

@@ -1,0 +1,1 @@
+"""Nodes, and what is placed on them."""

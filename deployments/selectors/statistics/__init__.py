@@ -1,0 +1,1 @@
+"""What is counted: readings, roll-ups, live numbers and their charts."""

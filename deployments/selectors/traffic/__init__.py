@@ -1,0 +1,1 @@
+"""Endpoints and their splits: which version gets which calls."""

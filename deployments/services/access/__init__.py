@@ -1,0 +1,1 @@
+"""Who may call an endpoint, how often, and with what."""

@@ -1,0 +1,1 @@
+"""Gateways: what each can do, what it should serve, its certificates."""
