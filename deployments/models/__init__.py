@@ -31,6 +31,7 @@ from deployments.models.incidents import (
     IncidentState,
     RollbackPolicy,
 )
+from deployments.models.measurements import MeasuredSeries, SeriesMinute
 from deployments.models.plans import (
     TensorRtPlan,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "IncidentEvent",
     "IncidentSeverity",
     "IncidentState",
+    "MeasuredSeries",
     "Measurement",
     "MinuteRollup",
     "MirrorMinute",
@@ -91,6 +93,7 @@ __all__ = [
     "Rollout",
     "RolloutEvent",
     "RolloutState",
+    "SeriesMinute",
     "ServingGeneration",
     "SplitAck",
     "SplitCause",

@@ -1,0 +1,1 @@
+"""What moved first, and what happened around it."""
