@@ -20,7 +20,7 @@ class AccessPolicyQuerySet(OfModelQuerySet["AccessPolicy"]):
 class AccessPolicy(models.Model):
     """The checks that a request passes at the gateway before any model gets it.
 
-    `document` is validated by `rules.access_policies`; `revision` guards against two writers.
+    `document` is validated by `rules.access.policies`; `revision` guards against two writers.
     """
 
     endpoint = models.OneToOneField(
@@ -63,7 +63,7 @@ class Caller(models.Model):
 
 
 class CallerKey(models.Model):
-    """An API key of a caller; what is stored lets nobody call (see `rules.caller_keys`)."""
+    """An API key of a caller; what is stored lets nobody call (see `rules.access.caller_keys`)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     caller = models.ForeignKey(Caller, on_delete=models.CASCADE, related_name="keys")
