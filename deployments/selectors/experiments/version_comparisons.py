@@ -29,7 +29,7 @@ from deployments.rules.experiments.version_comparisons import (
 )
 from deployments.rules.statistics.charts import parse_span
 from deployments.rules.statistics.rollups import Counted
-from deployments.selectors.objectives.promises import counted_of, rows_between
+from deployments.selectors.statistics.rollups import counted_of, rows_between
 from deployments.selectors.traffic.endpoints import find_endpoint, percent_of
 
 LONGEST = timedelta(days=7)

@@ -18,6 +18,8 @@ from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.objectives.promises import (
     attainments,
     objectives_of,
+)
+from deployments.selectors.statistics.rollups import (
     rows_between,
     traffic_between,
     traffic_of_rows,

@@ -15,7 +15,7 @@ from deployments.rules.statistics import charts, histograms
 from deployments.rules.statistics.charts import Grid
 from deployments.rules.statistics.live_window import from_point
 from deployments.rules.statistics.rollups import GATEWAY_ITSELF, Counted, Traffic, Work
-from deployments.selectors.objectives.promises import counted_of, rows_between, traffic_of_row
+from deployments.selectors.statistics.rollups import counted_of, rows_between, traffic_of_row
 from deployments.selectors.traffic.routing import contracts_that_hold
 
 LIVE_SPAN = timedelta(minutes=15)
