@@ -21,6 +21,9 @@ class Node(models.Model):
 
     Addresses are `host:port`. `repository` is the model repository's folder as the node's worker
     sees it. A cordoned node takes no new placements; a lost one has not answered in time.
+
+    `metrics_address` is Triton's own `/metrics`, `dcgm_address` that of a DCGM exporter, and
+    `host_metrics_address` that of a node exporter; empty where there is none.
     """
 
     name = models.SlugField(max_length=40, unique=True)
@@ -28,6 +31,8 @@ class Node(models.Model):
     http_address = models.CharField(max_length=120)
     grpc_address = models.CharField(max_length=120)
     metrics_address = models.CharField(max_length=120, blank=True)
+    dcgm_address = models.CharField(max_length=120, blank=True)
+    host_metrics_address = models.CharField(max_length=120, blank=True)
     repository = models.CharField(max_length=300)
     gpus = models.JSONField(default=list)
     labels = models.JSONField(default=dict)
