@@ -4,6 +4,14 @@ from deployments.models.access import (
     CallerKey,
     TokenIssuer,
 )
+from deployments.models.alerts import (
+    Alert,
+    AlertEvent,
+    AlertRule,
+    AlertSeverity,
+    AlertState,
+    Silence,
+)
 from deployments.models.deployments import (
     Deployment,
     Placement,
@@ -32,6 +40,13 @@ from deployments.models.incidents import (
     RollbackPolicy,
 )
 from deployments.models.measurements import MeasuredSeries, SeriesMinute
+from deployments.models.objectives import (
+    AgreementState,
+    Exclusion,
+    ExclusionAgreement,
+    MaintenanceAgreement,
+    MaintenanceWindow,
+)
 from deployments.models.plans import (
     TensorRtPlan,
 )
@@ -44,6 +59,7 @@ from deployments.models.rollouts import (
     RolloutEvent,
     RolloutState,
 )
+from deployments.models.sla import SlaReport, SlaShare, SlaSubscription
 from deployments.models.statistics import (
     CounterCursor,
     MinuteRollup,
@@ -61,6 +77,12 @@ from deployments.models.traffic import (
 __all__ = [
     "ACTIVE_ROLLOUTS",
     "AccessPolicy",
+    "AgreementState",
+    "Alert",
+    "AlertEvent",
+    "AlertRule",
+    "AlertSeverity",
+    "AlertState",
     "AnalysisPhase",
     "AnalysisRun",
     "Caller",
@@ -70,6 +92,8 @@ __all__ = [
     "Deployment",
     "Endpoint",
     "EndpointMode",
+    "Exclusion",
+    "ExclusionAgreement",
     "Experiment",
     "ExperimentCount",
     "ExperimentState",
@@ -80,6 +104,8 @@ __all__ = [
     "IncidentEvent",
     "IncidentSeverity",
     "IncidentState",
+    "MaintenanceAgreement",
+    "MaintenanceWindow",
     "MeasuredSeries",
     "Measurement",
     "MinuteRollup",
@@ -95,6 +121,10 @@ __all__ = [
     "RolloutState",
     "SeriesMinute",
     "ServingGeneration",
+    "Silence",
+    "SlaReport",
+    "SlaShare",
+    "SlaSubscription",
     "SplitAck",
     "SplitCause",
     "SplitState",
