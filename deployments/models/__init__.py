@@ -18,6 +18,7 @@ from deployments.models.deployments import (
     PlacementState,
     ServingGeneration,
 )
+from deployments.models.diagnoses import Diagnosis, DiagnosisState
 from deployments.models.experiments import (
     ComparisonMinute,
     Experiment,
@@ -90,6 +91,8 @@ __all__ = [
     "ComparisonMinute",
     "CounterCursor",
     "Deployment",
+    "Diagnosis",
+    "DiagnosisState",
     "Endpoint",
     "EndpointMode",
     "Exclusion",
