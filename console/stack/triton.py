@@ -24,6 +24,8 @@ BACKEND_SOURCE = ROOT / "deploy" / "triton" / "backends" / "onnxruntime"
 KEY_NAME = "covenant-key"
 RESTRICTED = "model-repository,shared-memory,trace,logging"
 PYTHON = "3.11"
+QUANTILES = "0.5:0.05,0.95:0.005,0.99:0.001,0.999:0.0001"
+"""Quantiles of Triton's latency summaries, each with the error of rank that it may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,10 @@ def server(
             f"--grpc-restricted-protocol={RESTRICTED}:{KEY_NAME}={key}",
             "--metrics-address=127.0.0.1",
             f"--metrics-port={metrics}",
+            # Percentiles of the queue and of the model per version, of a sliding minute; without
+            # them Triton tells means alone.
+            "--metrics-config=summary_latencies=true",
+            f"--metrics-config=summary_quantiles={QUANTILES}",
             "--exit-timeout-secs=5",
             "--backend-config=python,shm-default-byte-size=1048576",
             "--backend-config=python,stub-timeout-seconds=60",
