@@ -15,6 +15,7 @@ from models_registry.models.contracts import (
     ServiceContract,
 )
 from models_registry.models.load_tests import LoadPattern, LoadTest
+from models_registry.models.reference_samples import ReferenceSample
 from models_registry.models.releases import (
     BreakGlass,
     Environment,
@@ -46,6 +47,7 @@ __all__ = [
     "ModelClass",
     "ModelVersion",
     "Optimisation",
+    "ReferenceSample",
     "RegisteredModel",
     "Release",
     "ReleaseApproval",

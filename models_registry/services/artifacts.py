@@ -21,7 +21,14 @@ from django.db.models import Exists, OuterRef, ProtectedError
 from django.utils import timezone
 
 from console.errors import Conflict, Unavailable
-from models_registry.models import Artifact, LoadTest, ModelVersion, Upload, VersionFile
+from models_registry.models import (
+    Artifact,
+    LoadTest,
+    ModelVersion,
+    ReferenceSample,
+    Upload,
+    VersionFile,
+)
 
 CHUNK_BYTES = 1024**2
 # What nothing refers to yet may be about to be referred to; a day is far above any transaction.
@@ -158,6 +165,7 @@ def collect_garbage(*, now: datetime | None = None) -> int:
         Exists(Upload.objects.filter(artifact=OuterRef("pk"))),
         Exists(LoadTest.objects.filter(report_html=OuterRef("pk"))),
         Exists(VersionFile.objects.filter(artifact=OuterRef("pk"))),
+        Exists(ReferenceSample.objects.filter(artifact=OuterRef("pk"))),
         *(Exists(ModelVersion.objects.filter(**{n: OuterRef("pk")})) for n in VERSION_FILES),
     ]
     candidates = Artifact.objects.filter(created_at__lt=limit)
