@@ -1,0 +1,174 @@
+"""Which quantity moved first, what happened just before, and what stayed as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median
+
+from deployments.rules.causes.moves import Move, level, moves
+from deployments.rules.causes.signals import DEPTH, Bad, Kind, Signal
+
+BEFORE = timedelta(minutes=10)
+"""What moved longer ago than this before the symptom is taken for another story."""
+AFTER = timedelta(minutes=3)
+ENOUGH = 6
+"""Points of a version that its level is taken from when versions are held against each other."""
+TWICE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A signal's move within the case."""
+
+    signal: Signal
+    move: Move
+
+    @property
+    def is_bad(self) -> bool:
+        bad = self.signal.kind.bad
+        return bad == (Bad.UP if self.move.rose else Bad.DOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """A signal that stayed where it was, and where that is."""
+
+    signal: Signal
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Since the case began a version is far worse than the others that answer beside it."""
+
+    kind: Kind
+    version: int
+    value: float
+    others: float
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something that happened to the endpoint; `index` finds it in the list that was given."""
+
+    at: datetime
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One story: the symptom, what moved around it in order of time, what did not.
+
+    `before` is the newest thing that happened before the first move, None for none.
+    """
+
+    symptom: Mover | None
+    movers: tuple[Mover, ...] = ()
+    steady: tuple[Steady, ...] = ()
+    contrasts: tuple[Contrast, ...] = ()
+    before: Happened | None = None
+
+    @property
+    def first(self) -> Mover | None:
+        return self.movers[0] if self.movers else None
+
+    @property
+    def before_s(self) -> float | None:
+        """Seconds from what happened to the first move."""
+        if self.before is None or self.first is None:
+            return None
+        return (self.first.move.at - self.before.at).total_seconds()
+
+
+def find_case(
+    signals: Sequence[Signal], happened: Sequence[datetime], *, around: datetime | None = None
+) -> Case:
+    """The story that the signals tell: the newest one, or the one nearest to `around`.
+
+    `happened` are the moments of what is known to have happened, oldest first. A story begins with
+    a symptom (something that callers or the business feel), else with any move for the worse.
+    """
+    found = {id(one): moves(one.points, least=one.kind.least) for one in signals}
+    all_movers = [Mover(one, move) for one in signals for move in found[id(one)]]
+    symptom = _symptom([one for one in all_movers if one.is_bad], around)
+    if symptom is None:
+        return Case(None, steady=_steady(signals, set()))
+    start, end = symptom.move.at - BEFORE, symptom.move.at + AFTER
+    within = [one for one in all_movers if start <= one.move.at <= end]
+    first_of_each = {id(one.signal): one for one in reversed(_in_order(within))}
+    movers = _in_order(list(first_of_each.values()))
+    case = Case(
+        symptom=symptom,
+        movers=tuple(movers),
+        steady=_steady(signals, set(first_of_each)),
+        contrasts=_contrasts(signals, symptom.move.at),
+    )
+    return _with_what_was_before(case, happened)
+
+
+def _symptom(bad: Sequence[Mover], around: datetime | None) -> Mover | None:
+    candidates = [one for one in bad if one.signal.kind.symptom] or list(bad)
+    if not candidates:
+        return None
+    if around is not None:
+        nearest = min(candidates, key=lambda one: abs((one.move.at - around).total_seconds()))
+    else:
+        nearest = max(candidates, key=lambda one: one.move.at)
+    # The story of a symptom begins with the first that belongs to it.
+    together = [one for one in candidates if timedelta(0) <= nearest.move.at - one.move.at <= AFTER]
+    return _in_order(together)[0]
+
+
+def _in_order(movers: Sequence[Mover]) -> list[Mover]:
+    """By time; of those at one time the deeper layer first, for that is how faults climb."""
+    return sorted(
+        movers, key=lambda one: (one.move.at, -DEPTH[one.signal.kind.layer], one.signal.version)
+    )
+
+
+def _steady(signals: Sequence[Signal], moved: set[int]) -> tuple[Steady, ...]:
+    return tuple(
+        Steady(one, middle)
+        for one in signals
+        if id(one) not in moved and (middle := level(one.points)) is not None
+    )
+
+
+def _contrasts(signals: Sequence[Signal], since: datetime) -> tuple[Contrast, ...]:
+    """Versions that are worse than those beside them since the case began, the worst first."""
+    by_kind: dict[str, dict[int, tuple[Kind, float]]] = {}
+    for one in signals:
+        if not one.version or one.place or one.kind.bad is Bad.EITHER:
+            continue
+        values = [value for at, value in one.points if at >= since]
+        if len(values) >= ENOUGH:
+            by_kind.setdefault(one.kind.code, {})[one.version] = (one.kind, median(values))
+    found = []
+    for levels in by_kind.values():
+        for version, (kind, value) in levels.items():
+            beside = [other for number, (_, other) in levels.items() if number != version]
+            if beside and _far_worse(kind, value, median(beside)):
+                found.append(Contrast(kind, version, value, median(beside)))
+    return tuple(sorted(found, key=lambda one: (-DEPTH[one.kind.layer], one.kind.code)))
+
+
+def _far_worse(kind: Kind, value: float, beside: float) -> bool:
+    worse, better = (value, beside) if kind.bad is Bad.UP else (beside, value)
+    return worse - better > kind.least and worse > TWICE * better
+
+
+def _with_what_was_before(case: Case, happened: Sequence[datetime]) -> Case:
+    if case.first is None:
+        return case
+    # A move is seen at the start of its step, so what happened within it came before it.
+    latest = case.first.move.at + timedelta(seconds=case.first.signal.step_s)
+    before = [
+        Happened(at, index)
+        for index, at in enumerate(happened)
+        if case.first.move.at - BEFORE <= at <= latest
+    ]
+    if not before:
+        return case
+    return Case(case.symptom, case.movers, case.steady, case.contrasts, before[-1])
