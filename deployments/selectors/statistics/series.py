@@ -54,7 +54,7 @@ def chart(
     if name not in CHARTS:
         raise NotFound(f"There is no chart {name}.", hint=f"There are: {', '.join(CHARTS)}.")
     start = start or now - charts.parse_span(window)
-    grid, steps = _steps(endpoint, start, now)
+    grid, steps = steps_between(endpoint, start, now)
     if versions:
         steps = {version: steps.get(version, {}) for version in versions}
     lines = _lines(name, grid, steps)
@@ -67,7 +67,7 @@ def statistics(
     endpoint: Endpoint, *, start: datetime, end: datetime, step: int = 0
 ) -> dict[str, Any]:
     """Series per version for the API: counts by meaning, quantiles, queue, compute, batch size."""
-    grid, steps = _steps(endpoint, start, end, step=step)
+    grid, steps = steps_between(endpoint, start, end, step=step)
     mirrored = _gather(grid, _mirrored_points(endpoint, grid))
     return {
         "from": grid.start.isoformat(),
@@ -82,9 +82,10 @@ def statistics(
     }
 
 
-def _steps(
+def steps_between(
     endpoint: Endpoint, start: datetime, end: datetime, *, step: int = 0
 ) -> tuple[Grid, Steps]:
+    """What was counted in each step: of the last minutes second by second, longer by minutes."""
     now = datetime.now(UTC)
     live = start >= now - LIVE_SPAN - timedelta(seconds=30) and (not step or step < 60)
     if live:
