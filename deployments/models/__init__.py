@@ -4,6 +4,10 @@ from deployments.models.access import (
     CallerKey,
     TokenIssuer,
 )
+from deployments.models.alert_routes import (
+    AlertRoute,
+    TellPeople,
+)
 from deployments.models.alerts import (
     Alert,
     AlertEvent,
@@ -12,6 +16,15 @@ from deployments.models.alerts import (
     AlertState,
     Silence,
 )
+from deployments.models.channels import (
+    AlertChannel,
+    ChannelKind,
+)
+from deployments.models.deliveries import (
+    AlertDelivery,
+    DeliveryReason,
+    DeliveryState,
+)
 from deployments.models.deployments import (
     Deployment,
     Placement,
@@ -19,6 +32,12 @@ from deployments.models.deployments import (
     ServingGeneration,
 )
 from deployments.models.diagnoses import Diagnosis, DiagnosisState
+from deployments.models.escalations import (
+    Escalation,
+    EscalationPolicy,
+    EscalationStep,
+    StepTarget,
+)
 from deployments.models.experiments import (
     ComparisonMinute,
     Experiment,
@@ -48,6 +67,13 @@ from deployments.models.objectives import (
     MaintenanceAgreement,
     MaintenanceWindow,
 )
+from deployments.models.on_call import (
+    Covers,
+    OnCallLayer,
+    OnCallOverride,
+    OnCallSchedule,
+    OnCallTurn,
+)
 from deployments.models.plans import (
     TensorRtPlan,
 )
@@ -60,12 +86,13 @@ from deployments.models.rollouts import (
     RolloutEvent,
     RolloutState,
 )
-from deployments.models.sla import SlaReport, SlaShare, SlaSubscription
+from deployments.models.sla import SlaReport, SlaShare, SlaStanding, SlaSubscription
 from deployments.models.statistics import (
     CounterCursor,
     MinuteRollup,
     MirrorMinute,
 )
+from deployments.models.telemetry import TelemetryCounter, TelemetrySetting
 from deployments.models.traffic import (
     Endpoint,
     EndpointMode,
@@ -80,7 +107,10 @@ __all__ = [
     "AccessPolicy",
     "AgreementState",
     "Alert",
+    "AlertChannel",
+    "AlertDelivery",
     "AlertEvent",
+    "AlertRoute",
     "AlertRule",
     "AlertSeverity",
     "AlertState",
@@ -88,13 +118,20 @@ __all__ = [
     "AnalysisRun",
     "Caller",
     "CallerKey",
+    "ChannelKind",
     "ComparisonMinute",
     "CounterCursor",
+    "Covers",
+    "DeliveryReason",
+    "DeliveryState",
     "Deployment",
     "Diagnosis",
     "DiagnosisState",
     "Endpoint",
     "EndpointMode",
+    "Escalation",
+    "EscalationPolicy",
+    "EscalationStep",
     "Exclusion",
     "ExclusionAgreement",
     "Experiment",
@@ -115,6 +152,10 @@ __all__ = [
     "MirrorMinute",
     "Node",
     "NodeState",
+    "OnCallLayer",
+    "OnCallOverride",
+    "OnCallSchedule",
+    "OnCallTurn",
     "Outcome",
     "Placement",
     "PlacementState",
@@ -127,10 +168,15 @@ __all__ = [
     "Silence",
     "SlaReport",
     "SlaShare",
+    "SlaStanding",
     "SlaSubscription",
     "SplitAck",
     "SplitCause",
     "SplitState",
+    "StepTarget",
+    "TelemetryCounter",
+    "TelemetrySetting",
+    "TellPeople",
     "TensorRtPlan",
     "TokenIssuer",
     "TrafficSplit",
