@@ -106,3 +106,31 @@ class SlaReport(models.Model):
 
     def __str__(self) -> str:
         return f"{self.month:%Y-%m} of {self.subscription_id}"
+
+
+class SlaStanding(models.Model):
+    """How an endpoint's promise stood when it was last looked at, so that many can be sorted.
+
+    `rank` puts the worst first (0 broken, 1 at risk, 2 no data, 3 kept); `months` holds what was
+    reached in the months before, by `YYYY-MM`. Pages show figures counted anew: this row says
+    only in which order, and what a small trend looks like.
+    """
+
+    endpoint = models.OneToOneField(
+        Endpoint, on_delete=models.CASCADE, primary_key=True, related_name="sla_standing"
+    )
+    state = models.CharField(max_length=8)
+    rank = models.PositiveSmallIntegerField()
+    budget_left_share = models.FloatField(null=True, blank=True)
+    months = models.JSONField(default=dict)
+    counted_at = models.DateTimeField()
+    months_counted_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["rank"]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["rank", "endpoint"], name="sla_standing_rank")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.endpoint_id} {self.state}"
