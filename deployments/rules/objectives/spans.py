@@ -53,6 +53,18 @@ def union(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
+def left_over(within: Span, without: Iterable[Span]) -> list[Span]:
+    """What is left of a span when others are taken out of it, in order."""
+    found, start = [], within.start
+    for span in union(without):
+        if start < span.start:
+            found.append(Span(start, min(span.start, within.end)))
+        start = max(start, span.end)
+        if start >= within.end:
+            return [part for part in found if part.start < part.end]
+    return [*found, Span(start, within.end)]
+
+
 def minutes_of(spans: Iterable[Span]) -> int:
     """Minutes that the spans cover, each once."""
     return sum(span.minutes for span in union(spans))
