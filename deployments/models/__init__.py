@@ -59,7 +59,7 @@ from deployments.models.incidents import (
     IncidentState,
     RollbackPolicy,
 )
-from deployments.models.measurements import MeasuredSeries, SeriesMinute
+from deployments.models.measurements import MeasuredSeries, SeriesHour, SeriesMinute
 from deployments.models.objectives import (
     AgreementState,
     Exclusion,
@@ -77,6 +77,7 @@ from deployments.models.on_call import (
 from deployments.models.plans import (
     TensorRtPlan,
 )
+from deployments.models.retention import RetentionPolicy
 from deployments.models.rollouts import (
     ACTIVE_ROLLOUTS,
     AnalysisPhase,
@@ -89,8 +90,14 @@ from deployments.models.rollouts import (
 from deployments.models.sla import SlaReport, SlaShare, SlaStanding, SlaSubscription
 from deployments.models.statistics import (
     CounterCursor,
+    CountGap,
+    DayRollup,
+    GapReason,
+    HourRollup,
     MinuteRollup,
     MirrorMinute,
+    RolledKind,
+    RolledSpan,
 )
 from deployments.models.telemetry import TelemetryCounter, TelemetrySetting
 from deployments.models.traffic import (
@@ -120,8 +127,10 @@ __all__ = [
     "CallerKey",
     "ChannelKind",
     "ComparisonMinute",
+    "CountGap",
     "CounterCursor",
     "Covers",
+    "DayRollup",
     "DeliveryReason",
     "DeliveryState",
     "Deployment",
@@ -137,9 +146,11 @@ __all__ = [
     "Experiment",
     "ExperimentCount",
     "ExperimentState",
+    "GapReason",
     "Gateway",
     "GatewayListener",
     "GatewayProduct",
+    "HourRollup",
     "Incident",
     "IncidentEvent",
     "IncidentSeverity",
@@ -159,10 +170,14 @@ __all__ = [
     "Outcome",
     "Placement",
     "PlacementState",
+    "RetentionPolicy",
     "RollbackPolicy",
+    "RolledKind",
+    "RolledSpan",
     "Rollout",
     "RolloutEvent",
     "RolloutState",
+    "SeriesHour",
     "SeriesMinute",
     "ServingGeneration",
     "Silence",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 
 from deployments.models.fleet import Node
@@ -62,10 +63,12 @@ class MeasuredSeries(models.Model):
 class SeriesMinute(models.Model):
     """What was measured within one minute: how often, the sum, the extremes, and the newest.
 
-    A minute without a row was not measured; that is not zero.
+    A minute without a row was not measured; that is not zero. Partitioned by month.
     """
 
-    series = models.ForeignKey(MeasuredSeries, on_delete=models.CASCADE, related_name="+")
+    series = models.ForeignKey(
+        MeasuredSeries, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
     minute = models.DateTimeField()
     count = models.PositiveBigIntegerField()
     total = models.FloatField()
@@ -79,6 +82,36 @@ class SeriesMinute(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["series", "minute"], name="series_minute_once")
         ]
+        indexes: ClassVar[list[models.Index]] = [
+            BrinIndex(fields=["minute"], name="series_minute_brin", pages_per_range=32)
+        ]
 
     def __str__(self) -> str:
         return f"{self.series_id} {self.minute:%Y-%m-%d %H:%M}"
+
+
+class SeriesHour(models.Model):
+    """The minutes of one hour added up; the fields mean what they mean in a `SeriesMinute`."""
+
+    series = models.ForeignKey(
+        MeasuredSeries, on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    hour = models.DateTimeField()
+    count = models.PositiveBigIntegerField()
+    total = models.FloatField()
+    minimum = models.FloatField()
+    maximum = models.FloatField()
+    newest = models.FloatField()
+    newest_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["hour"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["series", "hour"], name="series_hour_once")
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["hour"], name="series_hour_hour")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.series_id} {self.hour:%Y-%m-%d %H}"
