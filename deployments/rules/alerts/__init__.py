@@ -1,0 +1,1 @@
+"""What raises an alert, whom it is told to, and what keeps it quiet."""

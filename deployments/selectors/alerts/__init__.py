@@ -1,0 +1,1 @@
+"""Reading alerts, and the numbers that raise them."""

@@ -1,0 +1,1 @@
+"""Alerts: raised by the engine, told through channels, seen to by people."""
