@@ -12,7 +12,8 @@ from django.views.decorators.http import require_safe
 
 from console.api.authentication import user_of
 from deployments.selectors.incidents.pages import incidents_between
-from deployments.selectors.objectives.sla import sla, sla_list
+from deployments.selectors.objectives.sla import sla
+from deployments.selectors.objectives.sla_portfolio import sla_list
 from deployments.selectors.traffic.endpoints import find_endpoint
 from models_registry.rules import contract_document, contract_terms
 

@@ -15,7 +15,8 @@ from deployments.models import Endpoint, MinuteRollup
 from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.live_window import LiveWindow, Second, to_point
 from deployments.rules.statistics.rollups import Traffic, Work
-from deployments.selectors.objectives.sla import sla, sla_list
+from deployments.selectors.objectives.sla import sla
+from deployments.selectors.objectives.sla_portfolio import sla_list
 from deployments.selectors.statistics.rollups import traffic_between
 from deployments.selectors.traffic.endpoints import endpoint_list
 from tests import factories

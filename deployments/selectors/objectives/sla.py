@@ -1,156 +1,100 @@
-"""Whether a promise is being kept: one row for each endpoint with a contract, one month in full."""
+"""One promise over one month, in full: for its page, its PDF, its CSV and the API."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from django.urls import reverse
-
-from console.models import User
-from deployments.models import Endpoint, MinuteRollup
+from deployments.models import Endpoint, Exclusion, Incident, MaintenanceWindow
+from deployments.models.objectives import AgreedSpan, AgreementState
 from deployments.rules.objectives import slo
-from deployments.rules.objectives.slo import Attainment, Objective, Promise
+from deployments.rules.objectives.sla_months import budget_line, is_over, month_of, months_until
+from deployments.rules.objectives.slo import Objective
+from deployments.rules.objectives.spans import Span
 from deployments.rules.statistics.rollups import Traffic
-from deployments.selectors.objectives.promises import (
-    attainments,
-    objectives_of,
+from deployments.selectors.causes.occurrences import Occurrence, occurrences
+from deployments.selectors.incidents.pages import incidents_between
+from deployments.selectors.objectives.exclusions import excluded_spans
+from deployments.selectors.objectives.promises import attainments, objectives_of
+from deployments.selectors.objectives.sla_counts import Steps, traffic_by
+from deployments.selectors.objectives.sla_types import (
+    DayReport,
+    LeftOut,
+    MonthReport,
+    ObjectiveReport,
+    SlaPage,
+    day_report,
+    month_report,
+    objective_report,
 )
-from deployments.selectors.statistics.rollups import (
-    rows_between,
-    traffic_between,
-    traffic_of_rows,
-)
+from deployments.selectors.statistics.rollups import traffic_between
 from deployments.selectors.traffic.routing import contracts_that_hold
-from models_registry.models import ContractSignature, ServiceContract
+from models_registry.models import ServiceContract
+from models_registry.rules import contract_document
 
 BURN_SPAN = timedelta(hours=1)
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectiveReport:
-    """One objective over one span; `attained` in percent, budget in requests, None: no requests."""
-
-    name: str
-    sentence: str
-    target: float
-    threshold_ms: float | None
-    attained: float | None
-    good: float
-    valid: int
-    budget_total: float
-    budget_left: float
-    budget_left_share: float | None
-    burn_rate: float | None
-    state: Promise
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DayReport:
-    """One day of the calendar; `attained` in percent by objective, missing without requests."""
-
-    date: date
-    state: Promise
-    requests: int
-    attained: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class SlaRow:
-    """A promise in the list: its objectives over their own windows, ending now."""
-
-    environment: str
-    model: str
-    url: str
-    state: Promise
-    budget_left_share: float | None
-    objectives: list[ObjectiveReport]
-
-
-@dataclass(frozen=True, slots=True)
-class SlaPage:
-    """One endpoint's month; `now` holds the objectives over their own windows."""
-
-    environment: str
-    model: str
-    month: str
-    start: datetime
-    end: datetime
-    contract: ServiceContract | None
-    signatures: list[ContractSignature]
-    objectives: list[ObjectiveReport]
-    now: list[ObjectiveReport]
-    days: list[DayReport]
-    requests: int
-    statuses: dict[str, int]
-    state: Promise
-
-
-def sla_list(now: datetime, *, user: User) -> list[SlaRow]:
-    """Every endpoint that the user may see whose model has a contract that holds."""
-    endpoints = list(
-        Endpoint.objects.visible_to(user)
-        .filter(model__in=ServiceContract.objects.holding().values("model"))
-        .select_related("model", "environment")
-        .order_by("environment__name", "model__name")
-    )
-    contracts = contracts_that_hold({endpoint.model_id for endpoint in endpoints})
-    standing = attainments(contracts, endpoints, now)
-    burns = traffic_between({one.pk for one in endpoints}, now - BURN_SPAN, now)
-    rows = []
-    for endpoint in endpoints:
-        reports = [
-            _report(objective, attained, burns.get(endpoint.pk))
-            for objective, attained in standing.get(endpoint.pk, [])
-        ]
-        left = [r.budget_left_share for r in reports if r.budget_left_share is not None]
-        names = (endpoint.environment.name, endpoint.model.name)
-        rows.append(
-            SlaRow(
-                *names,
-                url=reverse("deployments:sla-detail", args=names),
-                state=slo.worst([report.state for report in reports]),
-                budget_left_share=min(left) if left else None,
-                objectives=reports,
-            )
-        )
-    return rows
+TREND_MONTHS = 12
+MOST_CHANGES = 60
+MOST_LEFT_OUT = 50
+# What a business owner asks about: not each step of a rollout, nor each node that was ready.
+NO_CHANGES = ("deploy.ready", "split.rollout", "incident.ended", "incident.began")
 
 
 def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
-    """A month of an endpoint against the contract that holds. Raises Invalid for a bad month."""
+    """A month of an endpoint against the contract that held at its end. Raises Invalid.
+
+    About two dozen queries, whatever happened in the month.
+    """
     first = slo.parse_month(month, now)
     start, end = slo.month_bounds(first)
-    contract = ServiceContract.objects.holding().filter(model_id=endpoint.model_id).first()
-    documents = contracts_that_hold([endpoint.model_id])
-    document = documents.get(endpoint.model_id)
-    objectives = objectives_of(document) if document else []
-    days = _days(rows_between(endpoint, start, end))
-    total = sum(days.values(), Traffic())
+    contract = _contract_of(endpoint, end)
+    objectives = _objectives(contract)
+    excluded = excluded_spans([endpoint.pk], start, end)
+    hours = traffic_by([endpoint.pk], start, end, "hour", excluded=excluded, statuses=True)
+    counted = hours.get(endpoint.pk, {})
+    days = _days(counted)
+    total = sum(counted.values(), Traffic())
     burn = traffic_between([endpoint.pk], now - BURN_SPAN, now).get(endpoint.pk)
-    reports = [_report(one, slo.attain(one, total), burn) for one in objectives]
+    until = min(end, max(now, start))
+    reports = [objective_report(one, slo.attain(one, total), burn) for one in objectives]
     return SlaPage(
         environment=endpoint.environment.name,
         model=endpoint.model.name,
+        description=endpoint.model.description,
         month=f"{first:%Y-%m}",
+        first=first,
         start=start,
         end=end,
+        is_over=is_over(first, now),
         contract=contract,
         signatures=(list(contract.signatures.select_related("signer", "key")) if contract else []),
         objectives=reports,
-        now=[
-            _report(objective, attained, burn)
-            for objective, attained in attainments(documents, [endpoint], now).get(endpoint.pk, [])
-        ],
+        now=_now(endpoint, now, burn),
         days=_calendar(first, end, days, objectives),
         requests=total.requests,
-        statuses=dict(total.statuses),
+        statuses=dict(sorted(total.statuses.items())),
         state=slo.worst([report.state for report in reports]),
+        budget_lines=[budget_line(one, counted, start=start, end=until) for one in objectives],
+        months=trend(endpoint, first, objectives),
+        incidents=_incidents(endpoint, start, end),
+        changes=_changes(endpoint, start, end),
+        left_out=_left_out(endpoint, start, end),
+        with_everything=_gross(endpoint, start, end, objectives) if excluded else [],
     )
+
+
+def trend(
+    endpoint: Endpoint, last: date, objectives: Sequence[Objective], months: int = TREND_MONTHS
+) -> list[MonthReport]:
+    """The months up to `last`, oldest first, judged by these objectives."""
+    firsts = months_until(last, months)
+    start, end = slo.month_bounds(firsts[0])[0], slo.month_bounds(last)[1]
+    excluded = excluded_spans([endpoint.pk], start, end)
+    counted = traffic_by([endpoint.pk], start, end, "month", excluded=excluded)
+    by_month = {month_of(at): traffic for at, traffic in counted.get(endpoint.pk, {}).items()}
+    return [month_report(first, by_month.get(first), objectives) for first in firsts]
 
 
 def sla_csv(page: SlaPage) -> str:
@@ -172,85 +116,108 @@ def sla_csv(page: SlaPage) -> str:
     for day in page.days:
         for report in page.objectives:
             attained = day.attained.get(report.name)
-            shown = "" if attained is None else f"{attained:.4f}"
             writer.writerow(
-                [
-                    page.environment,
-                    page.model,
-                    day.date.isoformat(),
-                    report.name,
-                    report.target,
-                    shown,
+                (
+                    *_named(page, day.date.isoformat(), report),
+                    _figure(attained),
                     day.state,
                     day.requests,
-                ]
+                )
             )
     for report in page.objectives:
-        shown = "" if report.attained is None else f"{report.attained:.4f}"
         writer.writerow(
-            [
-                page.environment,
-                page.model,
-                page.month,
-                report.name,
-                report.target,
-                shown,
+            (
+                *_named(page, page.month, report),
+                _figure(report.attained),
                 report.state,
                 page.requests,
-            ]
+            )
         )
     return out.getvalue()
 
 
-def _report(objective: Objective, attained: Attainment, burn: Traffic | None) -> ObjectiveReport:
-    recent = slo.attain(objective, burn) if burn else None
-    return ObjectiveReport(
-        name=objective.name,
-        sentence=_sentence(objective),
-        target=objective.target,
-        threshold_ms=objective.threshold_ms,
-        attained=attained.attained,
-        good=attained.good,
-        valid=attained.valid,
-        budget_total=attained.budget_total,
-        budget_left=attained.budget_left,
-        budget_left_share=attained.budget_left_share,
-        burn_rate=recent.burn_rate if recent else None,
-        state=attained.promise,
-        exact=attained.exact,
+def _named(page: SlaPage, period: str, report: ObjectiveReport) -> list[object]:
+    return [page.environment, page.model, period, report.name, report.target]
+
+
+def _figure(attained: float | None) -> str:
+    return "" if attained is None else f"{attained:.4f}"
+
+
+def _contract_of(endpoint: Endpoint, end: datetime) -> ServiceContract | None:
+    """The contract that held when the month ended; of a month before any, the one that holds."""
+    held = ServiceContract.objects.filter(model_id=endpoint.model_id, in_force_at__lt=end)
+    return (
+        held.order_by("-in_force_at").first()
+        or ServiceContract.objects.holding().filter(model_id=endpoint.model_id).first()
     )
 
 
-def _sentence(objective: Objective) -> str:
-    if objective.threshold_ms is not None:
-        return f"{objective.target:g} % of answers within {objective.threshold_ms:g} ms"
-    return f"{objective.target:g} % of requests answered without a fault of ours"
+def _objectives(contract: ServiceContract | None) -> list[Objective]:
+    if contract is None:
+        return []
+    return objectives_of(contract_document.from_json(contract.document))
 
 
-def _days(rows: Iterable[MinuteRollup]) -> dict[date, Traffic]:
-    grouped: dict[date, list[MinuteRollup]] = {}
-    for row in rows:
-        grouped.setdefault(row.minute.astimezone(UTC).date(), []).append(row)
-    return {day: traffic_of_rows(here) for day, here in grouped.items()}
-
-
-def _calendar(
-    first: date, end: datetime, days: dict[date, Traffic], objectives: list[Objective]
-) -> list[DayReport]:
-    count = (end.date() - first).days
+def _now(endpoint: Endpoint, now: datetime, burn: Traffic | None) -> list[ObjectiveReport]:
+    documents = contracts_that_hold([endpoint.model_id])
     return [
-        _day(first + timedelta(days=index), days.get(first + timedelta(days=index)), objectives)
-        for index in range(count)
+        objective_report(objective, attained, burn)
+        for objective, attained in attainments(documents, [endpoint], now).get(endpoint.pk, [])
     ]
 
 
-def _day(day: date, traffic: Traffic | None, objectives: list[Objective]) -> DayReport:
-    if traffic is None:
-        return DayReport(day, Promise.NO_DATA, 0, {})
-    each = {one.name: slo.attain(one, traffic) for one in objectives}
-    return DayReport(
-        date=day,
-        state=slo.worst([one.promise for one in each.values()]),
-        requests=traffic.requests,
-        attained={name: one.attained for name, one in each.items() if one.attained is not None},
+def _days(hours: Steps) -> dict[date, Traffic]:
+    found: dict[date, Traffic] = {}
+    for at, traffic in sorted(hours.items()):
+        day = at.astimezone(UTC).date()
+        found[day] = found.get(day, Traffic()) + traffic
+    return found
+
+
+def _calendar(
+    first: date, end: datetime, days: dict[date, Traffic], objectives: Sequence[Objective]
+) -> list[DayReport]:
+    dates = (first + timedelta(days=index) for index in range((end.date() - first).days))
+    return [day_report(day, days.get(day), objectives) for day in dates]
+
+
+def _gross(
+    endpoint: Endpoint, start: datetime, end: datetime, objectives: Sequence[Objective]
+) -> list[ObjectiveReport]:
+    """What the objectives would be, had nothing been left out."""
+    everything = traffic_between([endpoint.pk], start, end).get(endpoint.pk, Traffic())
+    return [objective_report(one, slo.attain(one, everything)) for one in objectives]
+
+
+def _incidents(endpoint: Endpoint, start: datetime, end: datetime) -> list[Incident]:
+    return list(incidents_between(endpoint, start, end))
+
+
+def _changes(endpoint: Endpoint, start: datetime, end: datetime) -> list[Occurrence]:
+    found = occurrences(endpoint, start, end, most=200)
+    return [one for one in found if one.kind not in NO_CHANGES][-MOST_CHANGES:]
+
+
+def _left_out(endpoint: Endpoint, start: datetime, end: datetime) -> list[LeftOut]:
+    """Maintenance and exclusions that meet the month and were not withdrawn, oldest first."""
+    meets = {"endpoint": endpoint, "starts_at__lt": end, "ends_at__gt": start}
+    windows = MaintenanceWindow.objects.filter(**meets)
+    exclusions = Exclusion.objects.filter(**meets)
+    found = []
+    for kind, rows in (("maintenance", windows), ("exclusion", exclusions)):
+        wanted = rows.exclude(state=AgreementState.WITHDRAWN).prefetch_related("agreements__person")
+        found += [_of_span(kind, row) for row in wanted.order_by("starts_at")[:MOST_LEFT_OUT]]
+    return sorted(found, key=lambda one: one.span)
+
+
+def _of_span(kind: str, row: AgreedSpan) -> LeftOut:
+    agreements = row.agreements.all()  # type: ignore[attr-defined]
+    return LeftOut(
+        kind=kind,
+        span=Span(row.starts_at, row.ends_at),
+        reason=row.reason,
+        evidence=getattr(row, "evidence", ""),
+        seats=tuple(f"{one.person} ({one.get_seat_display()})" for one in agreements),
+        state=row.state,
     )

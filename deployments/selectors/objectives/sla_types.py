@@ -1,0 +1,187 @@
+"""What pages, documents and APIs of promises are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from deployments.models import Incident
+from deployments.rules.objectives import slo
+from deployments.rules.objectives.sla_months import BudgetLine
+from deployments.rules.objectives.slo import Attainment, Objective, Promise
+from deployments.rules.objectives.spans import Span
+from deployments.rules.statistics.rollups import Traffic
+from deployments.selectors.causes.occurrences import Occurrence
+from models_registry.models import ContractSignature, ServiceContract
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveReport:
+    """One objective over one span; `attained` in percent, budget in requests, None: no requests."""
+
+    name: str
+    sentence: str
+    target: float
+    threshold_ms: float | None
+    attained: float | None
+    good: float
+    valid: int
+    budget_total: float
+    budget_left: float
+    budget_left_share: float | None
+    burn_rate: float | None
+    state: Promise
+    exact: bool
+
+    @property
+    def bad(self) -> float:
+        return max(self.valid - self.good, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class DayReport:
+    """One day of the calendar; `attained` in percent by objective, missing without requests."""
+
+    date: date
+    state: Promise
+    requests: int
+    attained: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class MonthReport:
+    """A month in the trend: the worst objective's state and share of budget left."""
+
+    first: date
+    state: Promise
+    requests: int
+    budget_left_share: float | None
+    attained: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Time that the three seats took out of the count: `kind` is maintenance or exclusion."""
+
+    kind: str
+    span: Span
+    reason: str
+    evidence: str
+    seats: tuple[str, ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlaRow:
+    """A promise in the list: its objectives over their own windows, or over a month.
+
+    `months` is the trend, oldest first, as it was last counted.
+    """
+
+    environment: str
+    model: str
+    team: str
+    url: str
+    state: Promise
+    budget_left_share: float | None
+    objectives: list[ObjectiveReport]
+    requests: int = 0
+    months: list[MonthReport] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SlaPage:
+    """One endpoint's month; `now` holds the objectives over their own windows.
+
+    `objectives` leave out what the seats excluded; `with_everything` does not, and is empty
+    where nothing was excluded. `unobserved` are stretches in which nothing was counted.
+    """
+
+    environment: str
+    model: str
+    description: str
+    month: str
+    first: date
+    start: datetime
+    end: datetime
+    is_over: bool
+    contract: ServiceContract | None
+    signatures: list[ContractSignature]
+    objectives: list[ObjectiveReport]
+    now: list[ObjectiveReport]
+    days: list[DayReport]
+    requests: int
+    statuses: dict[str, int]
+    state: Promise
+    budget_lines: list[BudgetLine] = field(default_factory=list)
+    months: list[MonthReport] = field(default_factory=list)
+    incidents: list[Incident] = field(default_factory=list)
+    changes: list[Occurrence] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    with_everything: list[ObjectiveReport] = field(default_factory=list)
+    observed_share: float | None = None
+    unobserved: list[Span] = field(default_factory=list)
+
+    @property
+    def budget_left_share(self) -> float | None:
+        known = [
+            one.budget_left_share for one in self.objectives if one.budget_left_share is not None
+        ]
+        return min(known) if known else None
+
+
+def objective_report(
+    objective: Objective, attained: Attainment, burn: Traffic | None = None
+) -> ObjectiveReport:
+    """An objective's figures; the burn rate is that of the traffic given."""
+    recent = slo.attain(objective, burn) if burn else None
+    return ObjectiveReport(
+        name=objective.name,
+        sentence=_sentence(objective),
+        target=objective.target,
+        threshold_ms=objective.threshold_ms,
+        attained=attained.attained,
+        good=attained.good,
+        valid=attained.valid,
+        budget_total=attained.budget_total,
+        budget_left=attained.budget_left,
+        budget_left_share=attained.budget_left_share,
+        burn_rate=recent.burn_rate if recent else None,
+        state=attained.promise,
+        exact=attained.exact,
+    )
+
+
+def day_report(day: date, traffic: Traffic | None, objectives: Sequence[Objective]) -> DayReport:
+    """A day by what was counted in it; None when nothing was."""
+    if traffic is None:
+        return DayReport(day, Promise.NO_DATA, 0, {})
+    each = {one.name: slo.attain(one, traffic) for one in objectives}
+    return DayReport(
+        date=day,
+        state=slo.worst([one.promise for one in each.values()]),
+        requests=traffic.requests,
+        attained={name: one.attained for name, one in each.items() if one.attained is not None},
+    )
+
+
+def month_report(
+    first: date, traffic: Traffic | None, objectives: Sequence[Objective]
+) -> MonthReport:
+    """A month by what was counted in it; None when nothing was."""
+    each = {one.name: slo.attain(one, traffic or Traffic()) for one in objectives}
+    shares = [one.budget_left_share for one in each.values() if one.budget_left_share is not None]
+    return MonthReport(
+        first=first,
+        state=slo.worst([one.promise for one in each.values()]),
+        requests=traffic.requests if traffic else 0,
+        budget_left_share=min(shares) if shares else None,
+        attained={name: one.attained for name, one in each.items() if one.attained is not None},
+    )
+
+
+def _sentence(objective: Objective) -> str:
+    if objective.threshold_ms is not None:
+        return f"{objective.target:g} % of answers within {objective.threshold_ms:g} ms"
+    return f"{objective.target:g} % of requests answered without a fault of ours"
