@@ -7,6 +7,7 @@ from django.urls import path
 from deployments.views import (
     access,
     callers,
+    causes,
     certificates,
     deploying,
     dossiers,
@@ -51,6 +52,7 @@ urlpatterns = [
         fallbacks.detail,
         name="endpoint-fallback",
     ),
+    path("endpoints/<slug:environment>/<str:model>/causes/", causes.detail, name="endpoint-causes"),
     path(
         "endpoints/<slug:environment>/<str:model>/compare/",
         version_comparisons.compare,

@@ -16,6 +16,7 @@ from deployments.api.callers import (
     TokenIssuerRefreshView,
     TokenIssuerView,
 )
+from deployments.api.causes import CausesChartView, CausesView
 from deployments.api.certificates import CertificateView
 from deployments.api.comparisons import ComparisonView
 from deployments.api.deployments import (
@@ -159,6 +160,10 @@ urlpatterns = [
     ),
     path(f"{_ENDPOINT}/stats/", StatsView.as_view(), name="endpoint-stats"),
     path(f"{_ENDPOINT}/charts/<slug:name>/", ChartView.as_view(), name="endpoint-chart"),
+    path(f"{_ENDPOINT}/causes/", CausesView.as_view(), name="endpoint-causes"),
+    path(
+        f"{_ENDPOINT}/causes/<slug:kind>/", CausesChartView.as_view(), name="endpoint-causes-chart"
+    ),
     path(f"{_ENDPOINT}/compare/", CompareView.as_view(), name="endpoint-compare"),
     path(f"{_ENDPOINT}/comparison/", ComparisonView.as_view(), name="endpoint-comparison"),
     path(f"{_EXPERIMENTS}/", ExperimentListView.as_view(), name="experiment-list"),

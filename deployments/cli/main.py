@@ -16,6 +16,7 @@ from deployments.cli import (
     access,
     audit,
     callers,
+    causes,
     contracts,
     deploying,
     dossiers,
@@ -175,6 +176,7 @@ for command in (
     incidents.incidents,
     incidents.rollback_policy,
     experiments.experiment,
+    causes.causes,
     experiments.compare,
 ):
     cli.add_command(command)

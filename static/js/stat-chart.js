@@ -2,9 +2,10 @@
 
    data-chart-url, data-chart-kind (line | area | bar), data-chart-unit, data-chart-live (seconds)
    JSON: {"series": [{"name", "version"?, "x": [RFC 3339], "y": [number | null], "dash"?}],
-          "limit"?: {"value", "label"?}, "markers"?: [{"t", "label"}], "signed"?: true}
+          "limit"?: {"value", "label"?}, "markers"?: [{"t", "label"}], "signed"?: true,
+          "span"?: [RFC 3339, RFC 3339]}
    The axis starts at zero, or below it where values may be negative ("signed"); a version has its
-   own colour; the limit is a dashed line; times are the reader's. The same figures stand in a table
+   own colour; the limit is a dashed line; times are the reader's; charts of one span line up. The same figures stand in a table
    behind the button. */
 
 import { bind } from "./bind.js";
@@ -89,7 +90,7 @@ function layout(data, kind) {
     barmode: "stack",
     hovermode: "x unified",
     hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line-strong"), font: { color: token("--text") } },
-    xaxis: { ...axis, type: "date", showgrid: false, ticks: "outside", ticklen: 4, tickcolor: grid, tickangle: 0, nticks: 7, hoverformat: "%H:%M:%S", tickformatstops: TICKS },
+    xaxis: { ...axis, type: "date", range: data.span?.map((time) => new Date(time)), showgrid: false, ticks: "outside", ticklen: 4, tickcolor: grid, tickangle: 0, nticks: 7, hoverformat: "%H:%M:%S", tickformatstops: TICKS },
     yaxis: { ...axis, range: [lowest(data) * 1.1, highest(data, kind) * 1.1], nticks: 5, tickformat: ",~f" },
     ...marks(data),
   };

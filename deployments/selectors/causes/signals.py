@@ -1,0 +1,143 @@
+"""Gathering what the root-cause board lines up: from the gateways, from Triton, from machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from deployments.models import Endpoint, MeasuredSeries, Node, Placement, PlacementState
+from deployments.rules.causes.moves import Point
+from deployments.rules.causes.signals import KINDS, Signal
+from deployments.rules.statistics import histograms
+from deployments.rules.statistics.charts import Grid
+from deployments.rules.statistics.rollups import GATEWAY_ITSELF, Counted
+from deployments.selectors.statistics import measurements, series
+
+MINUTE_S = 60.0
+MOST_NODES = 20
+FEWEST_CALLS = 5
+"""A share or a percentile of fewer requests in a step says nothing."""
+MEASURED: dict[str, tuple[str, float]] = {
+    "conversion_rate": ("conversion_rate", 100.0),
+    "feature_drift_score": ("feature_drift_score", 1.0),
+    "model_output_entropy": ("model_output_entropy", 1.0),
+    "gpu_utilization_percent": ("gpu_utilization", 1.0),
+    "gpu_memory_used_bytes": ("gpu_memory", 1 / 2**20),
+    "gpu_temperature_celsius": ("gpu_temperature", 1.0),
+    "gpu_power_watts": ("gpu_power", 1.0),
+    "gpu_sm_clock_mhz": ("gpu_clock", 1.0),
+    "gpu_nvlink_utilization_percent": ("gpu_link", 1.0),
+    "host_cpu_percent": ("host_cpu", 1.0),
+    "host_memory_percent": ("host_memory", 1.0),
+    "cache_hit_percent": ("cache_hits", 1.0),
+}
+"""Name of a measured series → the kind of signal, and by what to multiply it."""
+
+Slots = dict[datetime, Counted]
+Measure = Callable[[Counted], float | None]
+
+
+def signals_of(endpoint: Endpoint, start: datetime, end: datetime) -> tuple[Grid, list[Signal]]:
+    """Every signal of an endpoint in a stretch of time, and of the nodes that its versions are on.
+
+    At most five queries, whatever is there. Whoever calls has made sure that the reader may see
+    the endpoint.
+    """
+    grid, steps = series.steps_between(endpoint, start, end)
+    versions = sorted(version for version in steps if version != GATEWAY_ITSELF)
+    together: Slots = {}
+    for slots in steps.values():
+        for at, counted in slots.items():
+            together[at] = together.get(at, Counted()) + counted
+    found = [
+        *_counted(grid, together, 0, _of_endpoint(grid.step)),
+        *(
+            signal
+            for version in versions
+            for signal in _counted(grid, steps[version], version, _of_version(grid.step))
+        ),
+        *_measured(endpoint, start, end),
+    ]
+    return grid, [one for one in found if one.points]
+
+
+def _counted(
+    grid: Grid, slots: Slots, version: int, measures: dict[str, Measure]
+) -> Iterator[Signal]:
+    # The last step is still being counted.
+    times = [at for at in grid.times[:-1] if at in slots]
+    for code, measure in measures.items():
+        points = [(at, measure(slots[at])) for at in times]
+        known: tuple[Point, ...] = tuple((at, v) for at, v in points if v is not None)
+        yield Signal(KINDS[code], known, float(grid.step), version)
+
+
+def _of_endpoint(step: int) -> dict[str, Measure]:
+    return {
+        "requests": lambda one: one.traffic.requests / step,
+        "errors": lambda one: _percent(one, one.traffic.provider_faults),
+        "caller_faults": lambda one: _percent(one, one.traffic.caller_faults),
+        "timeouts": lambda one: _percent(one, one.traffic.statuses.get("timeout", 0)),
+        "no_node": lambda one: _percent(one, one.traffic.statuses.get("no_node", 0)),
+        "p99": _p99,
+        "queue": lambda one: one.work.queue_ms,
+        "compute": lambda one: one.work.compute_ms,
+        "batch": lambda one: one.work.batch_size,
+    }
+
+
+def _of_version(step: int) -> dict[str, Measure]:
+    return {
+        "requests": lambda one: one.traffic.requests / step,
+        "errors": lambda one: _percent(one, one.traffic.version_faults),
+        "p99": _p99,
+        "queue": lambda one: one.work.queue_ms,
+        "compute": lambda one: one.work.compute_ms,
+        "batch": lambda one: one.work.batch_size,
+    }
+
+
+def _percent(one: Counted, part: int) -> float | None:
+    requests = one.traffic.requests
+    return 100 * part / requests if requests >= FEWEST_CALLS else None
+
+
+def _p99(one: Counted) -> float | None:
+    latency = one.traffic.latency
+    if latency is None or latency.total < FEWEST_CALLS:
+        return None
+    return histograms.quantile(latency, 0.99)
+
+
+def _measured(endpoint: Endpoint, start: datetime, end: datetime) -> Iterator[Signal]:
+    """What is measured beside the requests; a minute is the finest there is of it."""
+    names = {node.pk: node.name for node in _nodes_of(endpoint)}
+    own = measurements.series_of(endpoint=endpoint.pk, names=MEASURED)
+    of_nodes = MeasuredSeries.objects.filter(
+        node__in=names, endpoint=None, name__in=MEASURED, label=""
+    ).order_by("name", "node", "device")[: measurements.MOST_SERIES]
+    # A feature's own score is on the page of telemetry; the board has the greatest.
+    rows = [*(one for one in own if not one.label), *of_nodes]
+    minutes = measurements.minutes([row.pk for row in rows], start=start, end=end)
+    for row in rows:
+        code, factor = MEASURED[row.name]
+        points = tuple(
+            (at, summary.mean * factor) for at, summary in minutes.get(row.pk, {}).items()
+        )
+        yield Signal(KINDS[code], points, MINUTE_S, row.version, _place(row, names))
+
+
+def _nodes_of(endpoint: Endpoint) -> list[Node]:
+    placed = Placement.objects.filter(
+        deployment__release__environment=endpoint.environment_id,
+        deployment__release__version__model=endpoint.model_id,
+        state__in=[PlacementState.READY, PlacementState.DRAINING],
+    )
+    return list(Node.objects.filter(pk__in=placed.values("node")).order_by("name")[:MOST_NODES])
+
+
+def _place(row: MeasuredSeries, names: dict[int, str]) -> str:
+    if row.node_id is None:
+        return ""
+    node = names.get(row.node_id, "")
+    return f"{node} {row.device}".strip()
