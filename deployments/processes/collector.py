@@ -19,6 +19,7 @@ from deployments.adapters import live_store
 from deployments.adapters.gateway import GatewaySample
 from deployments.adapters.observing import GAUGES, observe
 from deployments.processes.database import AWAY, DatabaseThread
+from deployments.processes.machine_watch import MachineWatch
 from deployments.processes.node_watch import NodeLook, NodeWatch
 from deployments.rules.gateways.snapshots import ClusterKey
 from deployments.rules.statistics.live_window import LiveWindow, Second, to_point
@@ -66,6 +67,7 @@ class Collector:
         self._work: dict[EndpointKey, dict[int, Work]] = {}
         self._mirrored: Added = {}
         self._nodes = NodeWatch(self._database, self._hear_node)
+        self._machines = MachineWatch(self._database)
         self._ticks = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -76,6 +78,7 @@ class Collector:
                 asyncio.create_task(self._every(LOOK_S, lambda: self._look(client))),
                 asyncio.create_task(self._every(BOOK_S, self._book)),
                 asyncio.create_task(self._nodes.run()),
+                asyncio.create_task(self._machines.run()),
             ]
             stopped = asyncio.create_task(stop.wait())
             log.info("the collector reads gateways and nodes")
@@ -90,7 +93,9 @@ class Collector:
                 await asyncio.gather(*loops, stopped, return_exceptions=True)
                 with suppress(*AWAY):
                     await self._book()
+                    await self._machines.book()
                 self._nodes.close()
+                self._machines.close()
                 self._database.close()
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -107,6 +112,7 @@ class Collector:
     async def _look_what_is_watched(self) -> None:
         self._watched = await self._database.run(watched)
         self._nodes.watch(self._watched.nodes)
+        self._machines.watch(self._watched.nodes)
 
     async def _look(self, client: httpx.AsyncClient) -> None:
         """Read every gateway, and tell what the last second brought."""
