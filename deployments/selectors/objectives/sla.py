@@ -117,31 +117,26 @@ def sla_csv(page: SlaPage) -> str:
         for report in page.objectives:
             attained = day.attained.get(report.name)
             writer.writerow(
-                (
-                    *_named(page, day.date.isoformat(), report),
-                    _figure(attained),
-                    day.state,
-                    day.requests,
-                )
+                _line(page, day.date.isoformat(), report, attained, day.state, day.requests)
             )
     for report in page.objectives:
         writer.writerow(
-            (
-                *_named(page, page.month, report),
-                _figure(report.attained),
-                report.state,
-                page.requests,
-            )
+            _line(page, page.month, report, report.attained, report.state, page.requests)
         )
     return out.getvalue()
 
 
-def _named(page: SlaPage, period: str, report: ObjectiveReport) -> list[object]:
-    return [page.environment, page.model, period, report.name, report.target]
-
-
-def _figure(attained: float | None) -> str:
-    return "" if attained is None else f"{attained:.4f}"
+def _line(
+    page: SlaPage,
+    period: str,
+    report: ObjectiveReport,
+    attained: float | None,
+    state: str,
+    requests: int,
+) -> list[object]:
+    shown = "" if attained is None else f"{attained:.4f}"
+    named = [page.environment, page.model, period, report.name, report.target]
+    return [*named, shown, state, requests]
 
 
 def _contract_of(endpoint: Endpoint, end: datetime) -> ServiceContract | None:

@@ -1,0 +1,1 @@
+"""Acts on promises: time set aside by the three seats."""
