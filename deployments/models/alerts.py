@@ -152,11 +152,13 @@ class Alert(models.Model):
     """One thing that a rule found wrong, from its first sign until it was well again.
 
     What it is of: an endpoint or a node, there a device, a version (0: all), a series' `label`.
-    `title` is an English template that `data` is filled into, so that it can be read in each
-    language. `fingerprint` names rule and thing: one unresolved alert for each. Alerts of one
-    `group_key` are told of together. `suppressed` says why nobody is told though no silence
-    matches ("maintenance"). `clear_since` is since when nothing is wrong any more, `quiet_since`
-    since when nothing was measured.
+    `title` is the rule's, an English phrase that is translated where it is shown; what was
+    measured is said by `value`, `threshold`, `unit` and `evidence`. `fingerprint` names rule and
+    thing: one unresolved alert for each. Alerts of one `group_key` are told of together.
+    `suppressed` says why nobody is told though no silence matches ("maintenance"). `clear_since`
+    is since when nothing is wrong any more, `quiet_since` since when nothing was measured.
+    `told_at` is when people were told of it, last; `well_told_at` when they were told that it is
+    over.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -196,6 +198,7 @@ class Alert(models.Model):
     )
     suppressed = models.CharField(max_length=20, blank=True)
     told_at = models.DateTimeField(null=True, blank=True)
+    well_told_at = models.DateTimeField(null=True, blank=True)
     fingerprint = models.CharField(max_length=64)
     group_key = models.CharField(max_length=200)
     evidence = models.JSONField(default=dict)
@@ -218,6 +221,13 @@ class Alert(models.Model):
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["-started_at", "-id"], name="alert_started_at"),
             models.Index(fields=["endpoint", "-started_at"], name="alert_endpoint"),
+            models.Index(
+                fields=["resolved_at"],
+                condition=models.Q(
+                    state="resolved", told_at__isnull=False, well_told_at__isnull=True
+                ),
+                name="alert_over_untold",
+            ),
             models.Index(
                 fields=["state", "severity"],
                 condition=~models.Q(state="resolved"),
