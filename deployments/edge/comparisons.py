@@ -7,11 +7,10 @@ callers wait. What there is no room for is dropped, and the share that is looked
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import httpx
@@ -19,31 +18,29 @@ import redis
 
 from deployments.adapters import comparison_store
 from deployments.adapters.envoy.observing import SAMPLE_HEADER
+from deployments.edge.asking import LENGTH_HEADER, ask
 from deployments.edge.beats import every
 from deployments.edge.http import Request, Response, Route
 from deployments.edge.ledger import Ledger, minute_of
+from deployments.edge.model_telemetry import ModelTelemetry
 from deployments.processes.database import AWAY, DatabaseThread
 from deployments.rules.experiments.comparison_figures import Figures
 from deployments.rules.experiments.comparison_windows import to_point
-from deployments.rules.experiments.comparisons import Answered, FaultKind, compare
+from deployments.rules.experiments.comparisons import compare
 from deployments.rules.experiments.token_buckets import TokenBucket
-from deployments.rules.experiments.v2_answers import UnreadableAnswer, parse_answer, wanted_outputs
+from deployments.rules.experiments.v2_answers import UnreadableAnswer, wanted_outputs
 from deployments.selectors.experiments.sampled_endpoints import SampledEndpoint, sampled_endpoints
 from deployments.services.experiments.comparisons import KIND, Slot, book_comparisons
 
 LARGEST_SAMPLE = 1024 * 1024
-LARGEST_ANSWER = 4 * 1024 * 1024
 A_SECOND = 20
 """Samples of one endpoint that are worked on each second."""
 AT_ONCE = 16
 WATCH_S = 1.0
 TELL_S = 1.0
 BOOK_S = 5.0
-LENGTH_HEADER = "inference-header-content-length"
 
 log = logging.getLogger(__name__)
-
-_turns = itertools.count()
 
 Point = tuple[str, int, int, int]
 """Endpoint, baseline, candidate, and the second."""
@@ -54,7 +51,8 @@ class Comparisons:
 
     name = "comparisons"
 
-    def __init__(self) -> None:
+    def __init__(self, telemetry: ModelTelemetry | None = None) -> None:
+        self._telemetry = telemetry
         self._endpoints: dict[str, SampledEndpoint] = {}
         self._rates: dict[str, TokenBucket] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,10 +97,13 @@ class Comparisons:
 
     async def take(self, request: Request) -> Response:
         """Accept a copy, or say that there is no room for it."""
-        endpoint = self._endpoints.get(request.headers.get(SAMPLE_HEADER, ""))
+        key = request.headers.get(SAMPLE_HEADER, "")
+        endpoint = self._endpoints.get(key)
+        measured = None
+        if self._telemetry is not None:
+            measured = self._telemetry.take(key, request, compared=endpoint is not None)
         if endpoint is None or self._client is None:
-            return Response(404)
-        key = f"{endpoint.environment}/{endpoint.model}"
+            return Response(measured or 404)
         rate = self._rates.setdefault(key, TokenBucket(A_SECOND))
         if len(self._tasks) >= AT_ONCE or not rate.take(time.monotonic()):
             return Response(429)
@@ -121,9 +122,13 @@ class Comparisons:
         except UnreadableAnswer:
             return
         sides = await asyncio.gather(
-            _ask(client, endpoint.baseline_urls, request, endpoint.timeout_s),
-            _ask(client, endpoint.candidate_urls, request, endpoint.timeout_s),
+            ask(client, endpoint.baseline_urls, request, endpoint.timeout_s),
+            ask(client, endpoint.candidate_urls, request, endpoint.timeout_s),
         )
+        if self._telemetry is not None:
+            numbers = (endpoint.baseline, endpoint.candidate)
+            key = f"{endpoint.environment}/{endpoint.model}"
+            self._telemetry.answered(key, dict(zip(numbers, sides, strict=True)))
         rules = [one for one in endpoint.outputs if not wanted or one.name in wanted]
         figures = await asyncio.to_thread(compare, *sides, rules, endpoint.tolerance)
         self._keep(endpoint, figures)
@@ -154,36 +159,3 @@ class Comparisons:
 
     async def _book(self, database: DatabaseThread) -> None:
         await self._ledger.book(database, book_comparisons)
-
-
-async def _ask(
-    client: httpx.AsyncClient, urls: Sequence[str], request: Request, timeout_s: float
-) -> Answered:
-    """What one version says to the request, as its caller sent it."""
-    headers = {
-        name: request.headers[name]
-        for name in ("content-type", LENGTH_HEADER)
-        if name in request.headers
-    }
-    try:
-        async with asyncio.timeout(timeout_s):
-            reply = await client.post(
-                urls[next(_turns) % len(urls)], content=request.body, headers=headers, timeout=None
-            )
-    except TimeoutError:
-        return Answered(fault=FaultKind.LATE)
-    except httpx.HTTPError:
-        return Answered(fault=FaultKind.ERROR)
-    return _answered(reply.status_code, reply.headers, reply.content)
-
-
-def _answered(status: int, headers: Mapping[str, str], body: bytes) -> Answered:
-    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-        return Answered(fault=FaultKind.ERROR)
-    if status != httpx.codes.OK:
-        return Answered(refused=True)
-    try:
-        said = headers.get(LENGTH_HEADER)
-        return Answered(parse_answer(body, int(said) if said else None))
-    except (UnreadableAnswer, ValueError):
-        return Answered(fault=FaultKind.ERROR)

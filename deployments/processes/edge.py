@@ -7,6 +7,7 @@ import uvicorn
 from deployments.edge.app import EdgeApp
 from deployments.edge.comparisons import Comparisons
 from deployments.edge.http import Part
+from deployments.edge.model_telemetry import ModelTelemetry
 from deployments.edge.outcomes import Outcomes
 from deployments.edge.rules import Rules
 
@@ -16,7 +17,8 @@ GRACE_S = 3
 def parts(log_address: str) -> tuple[Part, ...]:
     """Everything that the edge does; gateways send their log of answers to `log_address`."""
     # Rules first: what they answer carries a header, and the rest goes on to the others.
-    return (Rules(), Comparisons(), Outcomes(log_address))
+    telemetry = ModelTelemetry()
+    return (Rules(), Comparisons(telemetry), telemetry, Outcomes(log_address))
 
 
 def server(host: str, port: int) -> uvicorn.Server:

@@ -47,11 +47,19 @@ def parse_answer(body: bytes, described: int | None = None) -> dict[str, TensorA
 
     Raises UnreadableAnswer when it is no v2 answer, or holds other data than its shapes say.
     """
+    return _tensors(body, described, "outputs")
+
+
+def parse_inputs(body: bytes, described: int | None = None) -> dict[str, TensorAnswer]:
+    """The inputs of a request, in the same form. Raises UnreadableAnswer."""
+    return _tensors(body, described, "inputs")
+
+
+def _tensors(body: bytes, described: int | None, member: str) -> dict[str, TensorAnswer]:
     length = len(body) if described is None else described
     try:
-        outputs = json.loads(body[:length])["outputs"]
         found, at = {}, length
-        for one in outputs:
+        for one in json.loads(body[:length])[member]:
             size = (one.get("parameters") or {}).get("binary_data_size")
             if size is None:
                 values = _from_json(one)

@@ -58,10 +58,11 @@ class Mirror:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """A share of the split's requests is copied to the edge, which has both versions answer."""
+    """A share of the split's requests is copied to the edge.
 
-    baseline: int
-    candidate: int
+    There two versions answer them, or drift is measured by them, or both.
+    """
+
     basis_points: int = 500
 
 

@@ -45,8 +45,8 @@ def sampled_endpoints() -> dict[str, SampledEndpoint]:
     for endpoint in wanted:
         here = targets.get((endpoint.model_id, endpoint.environment_id), {})
         baseline, candidate = pairs[endpoint.pk]
-        baseline_urls = _urls(here[baseline]) if baseline in here else ()
-        candidate_urls = _urls(here[candidate]) if candidate in here else ()
+        baseline_urls = infer_urls(here[baseline]) if baseline in here else ()
+        candidate_urls = infer_urls(here[candidate]) if candidate in here else ()
         if baseline_urls and candidate_urls:
             contract = contracts.get(endpoint.model_id)
             found[str(endpoint)] = SampledEndpoint(
@@ -58,12 +58,13 @@ def sampled_endpoints() -> dict[str, SampledEndpoint]:
                 candidate_urls,
                 _outputs(contract),
                 _tolerance(contract),
-                _timeout_s(contract),
+                longest_wait_s(contract),
             )
     return found
 
 
-def _urls(target: Target) -> tuple[str, ...]:
+def infer_urls(target: Target) -> tuple[str, ...]:
+    """Where a version takes inference, node by node."""
     path = f"/v2/models/{quote(target.triton_model)}/versions/{target.triton_version}/infer"
     return tuple(
         f"http://{f'[{node.host}]' if ':' in node.host else node.host}:{node.http_port}{path}"
@@ -88,7 +89,7 @@ def _tolerance(contract: ContractDocument | None) -> Tolerance:
     return Tolerance(contract.validation.atol, contract.validation.rtol)
 
 
-def _timeout_s(contract: ContractDocument | None) -> float:
+def longest_wait_s(contract: ContractDocument | None) -> float:
     """Well above what callers are kept waiting: the gateway's own numbers judge how fast it is."""
     if contract is None or contract.latency is None:
         return DEFAULT_SECONDS

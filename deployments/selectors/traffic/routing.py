@@ -30,6 +30,7 @@ from deployments.rules.traffic import slices
 from deployments.selectors.access.request_rules import request_fields, served_interface
 from deployments.selectors.access.rules import access_rules
 from deployments.selectors.experiments.sampled_pairs import Observed, Pair, observed
+from deployments.selectors.telemetry.shares import share_of_endpoint
 from models_registry.models import ServiceContract
 from models_registry.rules import contract_document
 
@@ -43,7 +44,7 @@ def endpoint_states(environment_ids: Collection[int]) -> list[EndpointState]:
     """The wanted state of each endpoint in these environments; five queries."""
     endpoints = list(
         Endpoint.objects.filter(environment_id__in=environment_ids)
-        .select_related("model", "environment", "current", "access_policy")
+        .select_related("model", "environment", "current", "access_policy", "telemetry_setting")
         .order_by("pk")
     )
     watched = observed(endpoints)
@@ -195,13 +196,19 @@ def _endpoint_state(
         unavailable_code=contract.unavailable_code if contract else "model_unavailable",
         access=access,
         **request_fields(endpoint, contract, access, served.values()),
-        sampling=_sampling(watched.pairs.get(endpoint.pk), targets),
+        sampling=_sampling(
+            watched.pairs.get(endpoint.pk), targets, share_of_endpoint(endpoint, contract)
+        ),
         experiment=endpoint.pk in watched.experiments,
     )
 
 
-def _sampling(pair: Pair | None, targets: dict[int, Target]) -> Sampling | None:
-    """Nobody is asked while one of the two is ready nowhere."""
-    if pair is None or not all(one in targets and targets[one].nodes for one in pair):
-        return None
-    return Sampling(*pair)
+def _sampling(pair: Pair | None, targets: dict[int, Target], measured: int) -> Sampling | None:
+    """For two versions to compare, unless one of them is ready nowhere; or to measure the model.
+
+    `measured`: the basis points that are looked at for drift. The larger share serves both.
+    """
+    ready = {number for number, target in targets.items() if target.nodes}
+    compared = pair is not None and ready.issuperset(pair)
+    points = max(measured if ready else 0, Sampling().basis_points if compared else 0)
+    return Sampling(points) if points else None

@@ -1,0 +1,1 @@
+"""Model telemetry: drift of inputs, entropy of outputs, and what others send."""
