@@ -87,6 +87,7 @@ from deployments.models.rollouts import (
     RolloutEvent,
     RolloutState,
 )
+from deployments.models.served_totals import ServedTotal
 from deployments.models.sla import SlaReport, SlaShare, SlaStanding, SlaSubscription
 from deployments.models.statistics import (
     CounterCursor,
@@ -179,6 +180,7 @@ __all__ = [
     "RolloutState",
     "SeriesHour",
     "SeriesMinute",
+    "ServedTotal",
     "ServingGeneration",
     "Silence",
     "SlaReport",

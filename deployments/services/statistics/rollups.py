@@ -13,6 +13,7 @@ from deployments.models import CounterCursor, Endpoint, MinuteRollup, MirrorMinu
 from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.readings import Reader, Reading
 from deployments.rules.statistics.rollups import Traffic, Work, add_counts, merge_any
+from deployments.services.statistics.totals import add_to_totals
 
 EndpointKey = tuple[str, str]
 """Environment and model."""
@@ -136,6 +137,13 @@ def _write_rollups(booking: Booking) -> None:
             "compute_ns",
             "triton_failures",
         ],
+    )
+    add_to_totals(
+        {
+            (ids[key], version, minute): traffic
+            for (key, version, minute), traffic in booking.traffic.items()
+            if key in ids
+        }
     )
 
 
