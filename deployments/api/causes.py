@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -79,7 +80,7 @@ class CausesChartView(APIView):
 
 def _line(signal: Signal) -> dict[str, Any]:
     line: dict[str, Any] = {
-        "name": f"v{signal.version}" if signal.version else signal.place or "all",
+        "name": f"v{signal.version}" if signal.version else signal.place or _("all"),
         "x": [machine_time(at) for at, _value in signal.points],
         "y": [round(value, 4) for _at, value in signal.points],
     }

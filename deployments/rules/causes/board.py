@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from deployments.rules.causes.moves import Move, level, moves
-from deployments.rules.causes.signals import DEPTH, Bad, Kind, Signal
+from deployments.rules.causes.signals import DEPTH, ORDER, Bad, Kind, Signal
 
 BEFORE = timedelta(minutes=10)
 """What moved longer ago than this before the symptom is taken for another story."""
@@ -124,7 +124,13 @@ def _symptom(bad: Sequence[Mover], around: datetime | None) -> Mover | None:
 def _in_order(movers: Sequence[Mover]) -> list[Mover]:
     """By time; of those at one time the deeper layer first, for that is how faults climb."""
     return sorted(
-        movers, key=lambda one: (one.move.at, -DEPTH[one.signal.kind.layer], one.signal.version)
+        movers,
+        key=lambda one: (
+            one.move.at,
+            -DEPTH[one.signal.kind.layer],
+            ORDER[one.signal.kind.code],
+            one.signal.version,
+        ),
     )
 
 

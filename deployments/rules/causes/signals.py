@@ -67,6 +67,7 @@ KINDS: dict[str, Kind] = {
         Kind("host_memory", Layer.HOST, "%", 5.0),
     )
 }
+ORDER = {code: index for index, code in enumerate(KINDS)}
 
 
 @dataclass(frozen=True, slots=True)

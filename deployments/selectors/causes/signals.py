@@ -17,6 +17,7 @@ MINUTE_S = 60.0
 MOST_NODES = 20
 FEWEST_CALLS = 5
 """A share or a percentile of fewer requests in a step says nothing."""
+SELDOM = frozenset({"caller_faults", "timeouts", "no_node"})
 MEASURED: dict[str, tuple[str, float]] = {
     "conversion_rate": ("conversion_rate", 100.0),
     "feature_drift_score": ("feature_drift_score", 1.0),
@@ -58,7 +59,12 @@ def signals_of(endpoint: Endpoint, start: datetime, end: datetime) -> tuple[Grid
         ),
         *_measured(endpoint, start, end),
     ]
-    return grid, [one for one in found if one.points]
+    return grid, [one for one in found if one.points and _says_something(one)]
+
+
+def _says_something(one: Signal) -> bool:
+    """What seldom happens is no line of zeros on the board when it did not."""
+    return one.kind.code not in SELDOM or any(value for _at, value in one.points)
 
 
 def _counted(
