@@ -58,6 +58,7 @@ class TelemetryCounter(models.Model):
     start_ns = models.BigIntegerField(default=0)
     time_ns = models.BigIntegerField(default=0)
     value = models.FloatField(default=0.0)
+    count = models.BigIntegerField(default=0)
     seen_at = models.DateTimeField(auto_now=True)
 
     class Meta:
