@@ -51,6 +51,10 @@ app.conf.update(
         "keep-audit": {"task": "console.tasks.keep_audit", "schedule": 60.0},
         "verify-audit": {"task": "console.tasks.ask_for_audit_check", "schedule": 86_400.0},
         "warn-of-keys": {"task": "console.tasks.warn_of_keys", "schedule": 3600.0},
+        "forget-deliveries": {
+            "task": "deployments.tasks.forget_deliveries",
+            "schedule": 3600.0,
+        },
         "check-nodes": {"task": "deployments.tasks.check_live", "schedule": 300.0},
         "verify-live": {"task": "deployments.tasks.verify_live", "schedule": 900.0},
     },

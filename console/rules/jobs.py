@@ -73,11 +73,25 @@ KINDS: dict[str, JobKind] = {
             "deployments.services.fleet.unloads.unload_ended",
         ),
         JobKind("rollback", "deployments.tasks.supervise_rollback", "control", 3),
-        JobKind("call_by_mail", "deployments.tasks.call_by_mail", "control", 4),
+        JobKind(
+            "deliver_alert",
+            "deployments.tasks.deliver_alert",
+            "control",
+            # Back-off up to a minute each: a receiver may be away for ten minutes.
+            14,
+            "deployments.services.alerts.delivering.delivery_ended",
+        ),
         JobKind("reconcile", "deployments.tasks.reconcile", "", 4),
         JobKind("audit_verify", "console.tasks.verify_audit", "export", 3),
         JobKind("audit_retain", "console.tasks.retain_audit", "export", 3),
         JobKind("verify", "deployments.tasks.verify", "", 3),
+        JobKind(
+            "diagnose",
+            "deployments.tasks.diagnose",
+            "",
+            3,
+            "deployments.services.diagnosis.asking.diagnosis_ended",
+        ),
     )
 }
 

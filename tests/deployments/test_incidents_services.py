@@ -12,8 +12,8 @@ from django.utils import timezone
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, Notice, Team, TeamMembership
 from deployments.models import Endpoint, Incident, IncidentSeverity, Rollout, TrafficSplit
+from deployments.selectors.alerts.on_call import operators_of
 from deployments.services.incidents import acts as incident_acts
-from deployments.services.incidents import on_call
 from deployments.services.incidents import records as incidents
 from deployments.services.traffic.splits import offer_first_traffic
 from models_registry.models import SeatHolder, Visibility
@@ -126,7 +126,7 @@ def test_on_call_are_the_seat_and_the_sres_of_the_installation_and_of_the_team(
     SeatHolder.objects.filter(model=model, seat="sre").update(user=seat)
     TeamMembership.objects.create(team=team, user=ours, roles=["sre"])
     TeamMembership.objects.create(team=other, user=theirs, roles=["sre"])
-    names = [person.username for person in on_call.on_call(model)]
+    names = [person.username for person in operators_of(model)]
     assert names == ["ours", "sam", "seat"]
 
 

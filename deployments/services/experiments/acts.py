@@ -20,11 +20,11 @@ from deployments.models import Endpoint, Experiment, ExperimentState, SplitCause
 from deployments.rules.experiments.design import is_worse, parse_settings
 from deployments.rules.gateways.capabilities import Capability
 from deployments.rules.traffic import splits
+from deployments.selectors.alerts.on_call import operators_of
 from deployments.selectors.experiments.pages import ExperimentView, find_experiment, view_of
 from deployments.selectors.fleet.readiness import ready_versions
 from deployments.selectors.gateways.capabilities import check_capability
 from deployments.services.gateways.desired import wake_gateways
-from deployments.services.incidents.on_call import on_call
 from deployments.services.traffic.splits import locked_endpoint, wanted_of, write_split
 
 CONTROL = "traffic control"
@@ -164,7 +164,7 @@ def _take_off(found: ExperimentView, actor: Actor) -> bool:
     _end(experiment, ExperimentState.TAKEN_OFF, why)
     _tell(experiment, actor, "experiment.take_off", reason=why)
     notices.notify(
-        people=[*on_call(endpoint.model), experiment.started_by],
+        people=[*operators_of(endpoint.model), experiment.started_by],
         kind=NOTICE,
         key=f"{NOTICE}:{experiment.pk}",
         subject=f"{endpoint} v{experiment.candidate}",

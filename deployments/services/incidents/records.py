@@ -26,7 +26,7 @@ from deployments.models import (
     TrafficSplit,
 )
 from deployments.rules.incidents import severity as rules
-from deployments.services.incidents import on_call
+from deployments.services.alerts import incident_calls
 
 WELL_FOR = timedelta(seconds=10)
 TOPIC = "incidents"
@@ -230,7 +230,7 @@ def _join(
     incident.ended_at = None
     if again:
         # Callers had been well: whoever saw to it then may not know of this.
-        on_call.stop_calling(incident)
+        incident_calls.stop_calling(incident, at)
         incident.title, incident.cause = title[:200], cause
         incident.state, incident.acknowledged_by = IncidentState.OPEN, None
         incident.acknowledged_at = None
@@ -257,12 +257,13 @@ def close_incident(incident: Incident, *, at: datetime, actor: Actor, summary: s
     incident.ended_at = incident.ended_at or at
     incident.save(update_fields=["state", "summary", "resolved_at", "resolved_by", "ended_at"])
     add_event(incident=incident, kind="resolved", at=at, actor=actor, message=summary)
-    on_call.stop_calling(incident)
+    incident_calls.stop_calling(incident, at)
+    incident_calls.tell_it_is_over(incident, actor, at)
     record_act(incident, "incident.resolve", actor, reason=summary)
 
 
 def _call(incident: Incident, at: datetime, actor: Actor) -> None:
-    called = on_call.call(incident, actor)
+    called = incident_calls.call(incident, actor, at)
     add_event(
         incident=incident,
         kind="called",

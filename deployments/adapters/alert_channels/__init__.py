@@ -1,0 +1,1 @@
+"""Where alerts go to: one module for each kind of channel, each with `send`."""
