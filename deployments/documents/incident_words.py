@@ -20,6 +20,8 @@ EVENTS: Final = {
     "acknowledged": (gettext_lazy("Somebody sees to it"), "person", "info"),
     "resolved": (gettext_lazy("Resolved"), "check", "ok"),
     "comment": (gettext_lazy("Comment"), "pen", "neutral"),
+    "alert": (gettext_lazy("An urgent alert fires"), "alerts", "bad"),
+    "alert_over": (gettext_lazy("The alert is over"), "check", "ok"),
     "hand_over": (gettext_lazy("Left to people"), "person", "info"),
     "stop": (gettext_lazy("It stays as it is: a person has to decide"), "pause", "bad"),
     "asked_in_vain": (gettext_lazy("Asked directly, in vain"), "close", "warn"),

@@ -13,6 +13,8 @@ import psycopg
 from deployments.adapters.lease import Lease
 from deployments.processes.database import AWAY, DatabaseThread, connection_parameters
 from deployments.services.access import token_issuers
+from deployments.services.alerts import escalating
+from deployments.services.alerts.engine import AlertEngine
 from deployments.services.experiments import acts as experiments
 from deployments.services.gateways import certificate_watch
 from deployments.services.incidents import escalations, redeploys
@@ -41,6 +43,9 @@ TICKS: tuple[Tick, ...] = (
     Tick("deploys of what a rollback goes to", redeploys.finish_redeploys),
     Tick("incidents that are over", incidents.end_settled, every_s=2),
     Tick("experiments", experiments.take_off_worse, every_s=5),
+    Tick("alerts", AlertEngine(), every_s=5),
+    Tick("alerts on burns and leaks", AlertEngine(slow=True), every_s=15),
+    Tick("escalation of alerts", escalating.escalate_due, every_s=10),
     Tick("token issuers", token_issuers.refresh_due, every_s=20),
     Tick("certificates", certificate_watch.warn_of_certificates, every_s=600),
 )

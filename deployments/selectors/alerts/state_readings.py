@@ -76,7 +76,7 @@ def leak_readings(
         target = Target(node=leak.node_id, device=leak.device)
         if things.exists(target):
             found[target] = Reading(leak.growth.bytes_per_hour)
-    return {one: found for one in questions}
+    return dict.fromkeys(questions, found)
 
 
 def _nodes_lost(things: Things, now: datetime) -> Readings:
