@@ -185,6 +185,24 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "broken": StateLook("bad", "bad", _("Broken")),
         "no_data": StateLook("neutral", "open", _("No traffic yet")),
     },
+    "agreement": {
+        "proposed": StateLook("info", "waiting", _("Waits for agreement")),
+        "agreed": StateLook("ok", "good", _("Agreed")),
+        "in_force": StateLook("warn", "active", _("Under way")),
+        "over": StateLook("neutral", "stopped", _("Over")),
+        "void": StateLook("neutral", "stopped", _("Not agreed in time")),
+        "withdrawn": StateLook("neutral", "back", _("Withdrawn")),
+    },
+    "word": {
+        "agreed": StateLook("ok", "good", _("Agreed")),
+        "open": StateLook("info", "waiting", _("Not agreed yet")),
+    },
+    "burn": {
+        "quiet": StateLook("ok", "good", _("Quiet")),
+        "firing": StateLook("bad", "bad", _("Burns too fast")),
+        "too_few": StateLook("neutral", "waiting", _("Too few faults to tell")),
+        "no_data": StateLook("neutral", "open", _("No traffic yet")),
+    },
     "account": {
         "active": StateLook("ok", "good", _("Active")),
         "deactivated": StateLook("neutral", "stopped", _("Deactivated")),
@@ -193,6 +211,11 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
     "invitation": {
         "open": StateLook("info", "waiting", _("Not accepted yet")),
         "accepted": StateLook("ok", "good", _("Accepted")),
+        "expired": StateLook("neutral", "stopped", _("Expired")),
+        "revoked": StateLook("bad", "stopped", _("Revoked")),
+    },
+    "share": {
+        "open": StateLook("ok", "good", _("Open")),
         "expired": StateLook("neutral", "stopped", _("Expired")),
         "revoked": StateLook("bad", "stopped", _("Revoked")),
     },

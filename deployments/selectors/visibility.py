@@ -7,20 +7,26 @@ from typing import Any
 
 from console.actors import ANY_TEAM, Somewhere
 from console.models import User
-from deployments.models import Deployment, Incident, Rollout
+from deployments.models import Deployment, Exclusion, Incident, MaintenanceWindow, Rollout
+from models_registry.models.catalog import OfModelQuerySet
+
+NAMED: dict[str, tuple[Any, str]] = {
+    "deployment_id": (Deployment, "release__version__model__team_id"),
+    "incident_id": (Incident, "endpoint__model__team_id"),
+    "rollout_id": (Rollout, "endpoint__model__team_id"),
+    "window_id": (MaintenanceWindow, "endpoint__model__team_id"),
+    "exclusion_id": (Exclusion, "endpoint__model__team_id"),
+}
+"""What a part of an address names, and the way from there to its model's team."""
 
 
 def team_of_address(user: User, route: str, values: Mapping[str, Any]) -> int | Somewhere | None:
-    """The team of the deployment's, incident's or rollout's model (one query); else ANY_TEAM."""
-    if "deployment_id" in values:
-        deployments = Deployment.objects.visible_to(user).filter(pk=values["deployment_id"])
-        found = list(deployments.values_list("release__version__model__team_id", flat=True)[:1])
-    elif "incident_id" in values:
-        incidents = Incident.objects.visible_to(user).filter(pk=values["incident_id"])
-        found = list(incidents.values_list("endpoint__model__team_id", flat=True)[:1])
-    elif "rollout_id" in values:
-        rollouts = Rollout.objects.visible_to(user).filter(pk=values["rollout_id"])
-        found = list(rollouts.values_list("endpoint__model__team_id", flat=True)[:1])
-    else:
-        return ANY_TEAM
-    return found[0] if found else ANY_TEAM
+    """The team of the model of the row that is named (one query); else ANY_TEAM."""
+    for name, (kind, way) in NAMED.items():
+        if name in values:
+            rows: OfModelQuerySet[Any] = kind.objects
+            found = list(
+                rows.visible_to(user).filter(pk=values[name]).values_list(way, flat=True)[:1]
+            )
+            return found[0] if found else ANY_TEAM
+    return ANY_TEAM

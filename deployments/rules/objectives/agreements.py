@@ -77,6 +77,20 @@ def check_exclusion(span: Span, now: datetime, others: Sequence[Span]) -> None:
     _refuse_overlap(span, others, "exclusion_overlaps")
 
 
+def standing(state: str, span: Span, now: datetime, *, beforehand: bool) -> str:
+    """How time set aside stands at a moment, in a word of the state family `agreement`.
+
+    Of maintenance (`beforehand`) time makes more than its state: `in_force` while it runs, `over` afterwards, `void` when it began without three words.
+    """
+    if not beforehand or state == "withdrawn":
+        return state
+    if state == "proposed":
+        return "proposed" if span.start > now else "void"
+    if span.start > now:
+        return "agreed"
+    return "in_force" if now < span.end else "over"
+
+
 def checked_text(raw: str, pointer: str, hint: str) -> str:
     """What somebody wrote, without the blanks around it. Raises Invalid."""
     text = raw.strip()

@@ -78,6 +78,15 @@ class Burn:
         fast = _above(self.long_rate, self.factor) and _above(self.short_rate, self.factor)
         return fast and self.bad < LEAST_BAD
 
+    @property
+    def state(self) -> str:
+        """`firing`, `too_few`, `no_data` (nothing valid in the long window) or `quiet`."""
+        if self.firing:
+            return "firing"
+        if self.too_few:
+            return "too_few"
+        return "quiet" if self.valid else "no_data"
+
 
 def factor(policy: BurnPolicy, objective: Objective) -> float:
     """The burn rate above which the alert fires; see the module for the formula."""

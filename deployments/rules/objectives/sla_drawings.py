@@ -56,8 +56,8 @@ class Mark:
     x: str
     label: str
     tone: str
-    wide: bool
     half: str
+    half_twice: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ class Bar:
     first: date
     state: Promise
     share: float | None
+    percent: str
     x: str
     width: str
     middle: str
@@ -183,6 +184,7 @@ def trend_drawing(
                 first=first,
                 state=state,
                 share=share,
+                percent=f"{(share or 0.0) * 100:.0f}",
                 x=_text(middle - bar / 2),
                 width=_text(bar),
                 middle=_text(middle),
@@ -253,7 +255,7 @@ def _marks(changes: Sequence[tuple[float, str]], left: float, right: float) -> t
         half = max(8.0, 4.5 + 2.9 * len(label))
         at = min(max(sum(one[1] for one in group) / len(group), left + half), right - half)
         tone = min((one[2] for one in group), key=_order)
-        marks.append(Mark(_text(at), label, tone, first != last, _text(half)))
+        marks.append(Mark(_text(at), label, tone, _text(half), _text(2 * half)))
     return tuple(marks)
 
 
