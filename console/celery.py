@@ -56,6 +56,12 @@ app.conf.update(
             "schedule": 3600.0,
         },
         "check-nodes": {"task": "deployments.tasks.check_live", "schedule": 300.0},
+        "look-at-promises": {"task": "deployments.tasks.look_at_promises", "schedule": 300.0},
+        # Each hour: on the 1st it finds what is due, afterwards what could not be sent.
+        "ask-for-sla-reports": {
+            "task": "deployments.tasks.ask_for_sla_reports",
+            "schedule": 3600.0,
+        },
         "verify-live": {"task": "deployments.tasks.verify_live", "schedule": 900.0},
     },
 )

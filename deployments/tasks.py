@@ -6,8 +6,12 @@ from celery import shared_task
 from django.utils import timezone
 
 from console.services.job_runs import run_job
+from deployments.documents import sla_mail
+from deployments.services.alerts import deliveries, delivering
+from deployments.services.diagnosis import running
 from deployments.services.fleet import live_checks, placements, plans, reconciles, unloads
-from deployments.services.incidents import on_call, rollbacks
+from deployments.services.incidents import rollbacks
+from deployments.services.objectives import sla_standings, sla_subscriptions
 from deployments.services.trials import load_tests
 
 
@@ -27,8 +31,13 @@ def supervise_rollback(job_id: str) -> None:
 
 
 @shared_task
-def call_by_mail(job_id: str) -> None:
-    run_job(job_id, on_call.send_call)
+def deliver_alert(job_id: str) -> None:
+    run_job(job_id, delivering.run_delivery)
+
+
+@shared_task
+def forget_deliveries() -> int:
+    return deliveries.forget_old()
 
 
 @shared_task
@@ -39,6 +48,11 @@ def reconcile(job_id: str) -> None:
 @shared_task
 def build_plan(job_id: str) -> None:
     run_job(job_id, plans.run_build_plan)
+
+
+@shared_task
+def diagnose(job_id: str) -> None:
+    run_job(job_id, running.run_diagnose)
 
 
 @shared_task
@@ -60,3 +74,18 @@ def check_live() -> int:
 @shared_task
 def load_test(job_id: str) -> None:
     run_job(job_id, load_tests.run_load_test)
+
+
+@shared_task
+def sla_report(job_id: str) -> None:
+    run_job(job_id, sla_mail.send_report)
+
+
+@shared_task
+def ask_for_sla_reports() -> int:
+    return sla_subscriptions.ask_for_reports(now=timezone.now())
+
+
+@shared_task
+def look_at_promises() -> int:
+    return sla_standings.look_at_promises(now=timezone.now())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import smtplib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.core.mail import EmailMessage
 from django.core.mail.backends.smtp import EmailBackend
@@ -14,10 +15,28 @@ from console.errors import Unavailable
 SECONDS = 10
 
 
-def send_mail(server: EmailServer, *, to: Sequence[str], subject: str, text: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """A file that travels with a message; `kind` is its media type."""
+
+    name: str
+    kind: str
+    data: bytes
+
+
+def send_mail(
+    server: EmailServer,
+    *,
+    to: Sequence[str],
+    subject: str,
+    text: str,
+    enclosed: Sequence[Enclosed] = (),
+    message_id: str = "",
+) -> None:
     """Hand a plain message in. Raises Unavailable (`mail_not_sent`) with what the server said.
 
-    Blocks for at most ten seconds: never within a transaction.
+    `message_id` makes a message that is sent twice one for whoever reads it. Each answer of the
+    server is waited for at most ten seconds: never within a transaction.
     """
     connection = EmailBackend(
         host=server.host,
@@ -28,7 +47,12 @@ def send_mail(server: EmailServer, *, to: Sequence[str], subject: str, text: str
         use_tls=server.start_tls,
         timeout=SECONDS,
     )
-    message = EmailMessage(subject, text, server.sender, list(to), connection=connection)
+    headers = {"Message-ID": f"<{message_id}@covenant>"} if message_id else {}
+    message = EmailMessage(
+        subject, text, server.sender, list(to), connection=connection, headers=headers
+    )
+    for one in enclosed:
+        message.attach(one.name, one.data, one.kind)
     try:
         message.send()
     except (smtplib.SMTPException, OSError) as error:

@@ -50,6 +50,9 @@ EXPORTS = {
     "api:audit-export": "audit.export",
     "api:contract-bundle": "contract.export",
     "api:endpoint-sla-csv": "sla.export",
+    "api:endpoint-sla-pdf": "sla.export",
+    "api:sla-csv": "sla.export",
+    "api:sla-pdf": "sla.export",
     "api:gateway-export": "gateway.export",
     "api:key-export": "key.export",
     "api:load-test-html": "load_test.export",
@@ -59,12 +62,15 @@ EXPORTS = {
     "api:version-file": "artifact.export",
     "console:audit-export": "audit.export",
     "deployments:gateway-export": "gateway.export",
+    "deployments:sla-pdf": "sla.export",
+    "deployments:sla-portfolio-pdf": "sla.export",
 }
 ANY_EXPORT = "file.export"
 # Made by a service that records what it put into them.
 RECORDED_BY_SERVICE = {
     "api:dossier-pdf": "dossier.export",
     "deployments:dossier-pdf": "dossier.export",
+    "deployments:shared-sla-pdf": "sla.share_open",
 }
 # And bytes that a person is about to sign: read on the way to an entry of their own.
 NO_EXPORTS = frozenset({"api:contract-payload", "api:release-payload", *RECORDED_BY_SERVICE})

@@ -81,6 +81,7 @@ KINDS: dict[str, JobKind] = {
             14,
             "deployments.services.alerts.delivering.delivery_ended",
         ),
+        JobKind("sla_report", "deployments.tasks.sla_report", "export", 6),
         JobKind("reconcile", "deployments.tasks.reconcile", "", 4),
         JobKind("audit_verify", "console.tasks.verify_audit", "export", 3),
         JobKind("audit_retain", "console.tasks.retain_audit", "export", 3),

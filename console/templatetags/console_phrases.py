@@ -22,6 +22,7 @@ JOB_KINDS: Final = {
     "unload": gettext_lazy("Unload from a node"),
     "rollback": gettext_lazy("Roll back"),
     "deliver_alert": gettext_lazy("Tell of an alert"),
+    "sla_report": gettext_lazy("Mail a promise’s report"),
     "reconcile": gettext_lazy("Reconcile a node"),
     "audit_verify": gettext_lazy("Verify the audit trail"),
     "audit_retain": gettext_lazy("Put old audit entries into an archive"),
@@ -44,6 +45,8 @@ OBJECTIVES: Final = {
 }
 
 STEPS: Final = (
+    _("Making the report"),
+    _("Sending the report"),
     _("Preparing the sandbox"),
     _("Reading the file"),
     _("Opening the file"),

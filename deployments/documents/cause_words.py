@@ -179,11 +179,12 @@ def meanings(board: Board) -> list[Meaning]:
 
 def mover_text(one: Mover) -> str:
     """`v7: Queue time rose from 1.2 ms to 42 ms`."""
-    words = (
-        _("%(what)s rose from %(before)s to %(after)s")
-        if one.move.rose
-        else _("%(what)s fell from %(before)s to %(after)s")
-    )
+    if one.appeared:
+        words = _("%(what)s %(after)s from its first requests, beside it %(before)s")
+    elif one.move.rose:
+        words = _("%(what)s rose from %(before)s to %(after)s")
+    else:
+        words = _("%(what)s fell from %(before)s to %(after)s")
     return words % {
         "what": name_of(one.signal),
         "before": value_of(one.signal.kind.unit, one.move.before),

@@ -89,6 +89,12 @@ class SlaRow:
     requests: int = 0
     months: list[MonthReport] = field(default_factory=list)
 
+    @property
+    def trend(self) -> list[float | None]:
+        """Percent of the budget left in each of those months, None without requests."""
+        shares = [month.budget_left_share for month in self.months]
+        return [None if share is None else round(share * 100, 1) for share in shares]
+
 
 @dataclass(frozen=True, slots=True)
 class SlaPage:
