@@ -36,7 +36,7 @@ __all__ = [
 
 DEFAULT_LIMITS: Final = Limits()
 
-Program = Literal["propose", "export", "optimise", "validate"]
+Program = Literal["propose", "export", "optimise", "validate", "inspect"]
 
 # What each program consists of: stages with their share of the time.
 _STAGES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
@@ -45,6 +45,7 @@ _STAGES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
     "optimise": (("optimise", 1.0),),
     # The source framework runs apart from the checks: a module's code cannot touch its own report.
     "validate": (("reference", 0.6), ("validate", 0.4)),
+    "inspect": (("inspecting", 1.0),),
 }
 _INPUTS: Final[dict[str, frozenset[str]]] = {
     "propose": frozenset({protocol.SOURCE, protocol.CODE, protocol.SAMPLE}),
@@ -54,6 +55,7 @@ _INPUTS: Final[dict[str, frozenset[str]]] = {
     "validate": frozenset(
         {protocol.MODEL, protocol.MODEL_DATA, protocol.SAMPLE, protocol.REFERENCE}
     ),
+    "inspecting": frozenset({protocol.MODEL, protocol.MODEL_DATA}),
 }
 _OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "propose": (),
@@ -61,6 +63,7 @@ _OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "optimise": (protocol.MODEL,),
     "reference": (protocol.REFERENCE,),
     "validate": (protocol.SAMPLE_REQUEST, protocol.REPLAY),
+    "inspecting": (),
 }
 # What a stage may leave as well.
 _FURTHER_OUTPUTS: Final[dict[str, tuple[str, ...]]] = {

@@ -27,6 +27,7 @@ from deployments.models import (
     TrafficSplit,
 )
 from deployments.processes.gateway import GatewayControl
+from deployments.services.diagnosis import running
 from deployments.services.fleet import live_checks, placements, reconciles, unloads
 from deployments.services.fleet import nodes as fleet
 from deployments.services.fleet.deploys import generation_for
@@ -43,6 +44,7 @@ HANDLERS: dict[str, Handler] = {
     "rollback": rollbacks.supervise_rollback,
     "reconcile": reconciles.run_reconcile,
     "verify": live_checks.run_verify,
+    "diagnose": running.run_diagnose,
     "load_test": load_tests.run_load_test,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,26 @@ def node_files(placement: Placement) -> Iterator[NodeFiles]:
     Raises Conflict `digest_mismatch` when a file of the version is not the one that the release's
     approvals signed.
     """
-    parts, model, digests = _parts(placement)
+    with _opened(*_parts(placement)) as files:
+        yield files
+
+
+@contextmanager
+def version_files(
+    version: ModelVersion, *, signed: dict[str, str], triton_model: str, gpus: Sequence[int]
+) -> Iterator[NodeFiles]:
+    """The same of a version that need not be placed anywhere: what a node would be given.
+
+    Raises Conflict `digest_mismatch` where a file is not the one of these digests.
+    """
+    with _opened(*_parts_of(version, signed, triton_model, gpus)) as files:
+        yield files
+
+
+@contextmanager
+def _opened(
+    parts: list[FilePart], model: dict[str, Artifact], digests: dict[str, str]
+) -> Iterator[NodeFiles]:
     with ExitStack() as opened:
         files = [
             FilePart(
@@ -76,13 +95,22 @@ def _parts(
 ) -> tuple[list[FilePart], dict[str, Artifact], dict[str, str]]:
     """Configuration, model files by name, and the digests that a placement notes."""
     deployment = placement.deployment
-    version, signed = deployment.release.version, deployment.release.digests
+    release = deployment.release
+    return _parts_of(
+        release.version,
+        release.digests,
+        deployment.generation.triton_model,
+        placement.node.gpus,
+    )
+
+
+def _parts_of(
+    version: ModelVersion, signed: dict[str, str], triton_model: str, gpus: Sequence[int]
+) -> tuple[list[FilePart], dict[str, Artifact], dict[str, str]]:
     onnx = _signed("onnx", version.onnx, signed)
     config = _signed("config", version.config, signed)
     text = artifacts.read_bytes(config).decode()
-    placed = triton_config.specialise(
-        text, triton_model=deployment.generation.triton_model, gpus=placement.node.gpus
-    )
+    placed = triton_config.specialise(text, triton_model=triton_model, gpus=gpus)
     parts = [FilePart.of_bytes(CONFIG, placed.encode())]
     parts += [FilePart.of_bytes(*item) for item in _warmup_files(text, version).items()]
     model = {triton_config.MODEL_FILE: onnx}

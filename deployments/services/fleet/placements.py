@@ -27,6 +27,7 @@ from deployments.models import Endpoint, Node, Placement, PlacementState
 from deployments.rules.fleet import smoke_test
 from deployments.rules.states import PLACEMENT_MOVES, check_move
 from deployments.rules.states import PlacementState as State
+from deployments.services.diagnosis.asking import offer_diagnosis
 from deployments.services.fleet.deploys import UNDER_WAY
 from deployments.services.fleet.folder_signatures import sign_placement
 from deployments.services.fleet.node_files import node_files, recorded_sample
@@ -77,6 +78,7 @@ def deploy_ended(job: Job) -> None:
     if placement is None:
         return
     set_state(placement, PlacementState.FAILED, detail=job.error_message or "Cancelled.")
+    offer_diagnosis(placement, job)
     if job.state == JobState.ERRORED:
         # Its worker was lost, or we failed: nobody has undone what lies on the node.
         reconcile_node(node=placement.node, actor=Actor.system("deploy"))

@@ -1,0 +1,1 @@
+"""Why something does not work: pure rules over what was looked at."""

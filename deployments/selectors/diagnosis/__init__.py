@@ -1,0 +1,1 @@
+"""Reading what was found out, and what shows where time and memory go."""
