@@ -311,7 +311,7 @@ def test_the_queries_of_a_look_do_not_grow_with_the_endpoints(served: Fleet) -> 
         engine = AlertEngine()
         with CaptureQueriesContext(connection) as captured:
             engine.look(NOW)
-        return len(captured)
+        return len([one for one in captured if "SAVEPOINT" not in one["sql"]])
 
     few = queries()
     for number in range(10):

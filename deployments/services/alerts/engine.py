@@ -7,6 +7,7 @@ is in the database; what it remembers between looks is only what it has read.
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -111,12 +112,12 @@ class AlertEngine:
             questions = [question_of(document, one) for one in document.conditions]
             if not all(question in answers for question in questions):
                 return 0, 0
-            with transaction.atomic():
-                gone = self._out_of_scope(row, known)
+            gone = self._out_of_scope(row, known)
+            left = {name: one for name, one in known.items() if name not in gone}
+            found = self._in_scope(row, judge(document, [answers[one] for one in questions]))
+            changes = changes_of(row, document, found, left, self._things, now)
+            with transaction.atomic() if gone or changes.any else nullcontext():
                 ended = end_alerts(gone.values(), "out_of_scope", now)
-                found = self._in_scope(row, judge(document, [answers[one] for one in questions]))
-                left = {name: one for name, one in known.items() if name not in gone}
-                changes = changes_of(row, document, found, left, self._things, now)
                 write(changes, now)
             fault = f"{changes.left_out} more are wrong than are told." if changes.left_out else ""
             _note_fault(row, fault)
@@ -157,11 +158,14 @@ def _unresolved(rules: list[int]) -> dict[int, dict[str, Alert]]:
     return found
 
 
-@transaction.atomic
 def _end_orphans(now: datetime) -> int:
     """Alerts whose rule was removed or switched off are over."""
     rows = Alert.objects.unresolved().filter(Q(rule__isnull=True) | Q(rule__enabled=False))
-    return end_alerts(_with_things(rows), "rule_off", now)
+    orphans = list(_with_things(rows))
+    if not orphans:
+        return 0
+    with transaction.atomic():
+        return end_alerts(orphans, "rule_off", now)
 
 
 def _with_things(rows: QuerySet[Alert]) -> QuerySet[Alert]:

@@ -58,6 +58,11 @@ class Changes:
     resolved: list[tuple[Alert, str]] = field(default_factory=list)
     left_out: int = 0
 
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.new or self.changed or self.dropped)
+
 
 def changes_of(
     row: AlertRule,

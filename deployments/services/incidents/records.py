@@ -45,10 +45,12 @@ def open_incident(
     level: int = 0,
     rollout: Rollout | None = None,
     message: str = "",
+    calling: bool = True,
 ) -> Incident:
     """The endpoint's incident: a new one, or the unresolved one that this belongs to.
 
-    Those on call are told when it is new and when it becomes graver. One whose callers were well
+    Those on call are told when it is new and when it becomes graver, unless `calling` is False:
+    then what found it tells them itself. One whose callers were well
     for an hour is closed by itself, and a new one begun. Belongs inside the transaction of what
     found it; holds the endpoint's row. What led here has asked for permission.
     """
@@ -72,8 +74,9 @@ def open_incident(
                 rollout=rollout,
                 actor=actor,
                 message=message,
+                calling=calling,
             )
-        _join(incident, title, severity, at, actor, level, message, cause)
+        _join(incident, title, severity, at, actor, level, message, cause, calling=calling)
         if rollout is not None and incident.rollout_id is None:
             incident.rollout = rollout
             incident.save(update_fields=["rollout"])
@@ -192,7 +195,7 @@ def unresolved_incident(endpoint: Endpoint) -> Incident | None:
     )
 
 
-def _begin(*, actor: Actor, message: str, **fields: Any) -> Incident:
+def _begin(*, actor: Actor, message: str, calling: bool, **fields: Any) -> Incident:
     incident = Incident.objects.create(**fields)
     if not actor.is_system:
         # Whoever moves the traffic by hand sees to it already.
@@ -208,7 +211,8 @@ def _begin(*, actor: Actor, message: str, **fields: Any) -> Incident:
         message=message,
         data={"cause": incident.cause},
     )
-    _call(incident, incident.started_at, actor)
+    if calling:
+        _call(incident, incident.started_at, actor)
     record_act(incident, "incident.open", actor, reason=message)
     return incident
 
@@ -222,6 +226,8 @@ def _join(
     level: int,
     message: str,
     cause: str,
+    *,
+    calling: bool,
 ) -> None:
     """The disturbance goes on, or again: a line, the worst severity, and callers are not well."""
     graver = rules.worse(severity, incident.severity) != incident.severity
@@ -245,7 +251,8 @@ def _join(
         data={"cause": cause, "severity": severity},
     )
     if graver or again:
-        _call(incident, at, actor)
+        if calling:
+            _call(incident, at, actor)
         action = "incident.escalate" if graver else "incident.open"
         record_act(incident, action, actor, reason=message or title)
 
