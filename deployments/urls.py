@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
+from deployments.api.otlp import OtlpMetricsView
 from deployments.views import (
     access,
     callers,
@@ -35,6 +36,7 @@ from deployments.views import (
 )
 
 urlpatterns = [
+    path("otlp/v1/metrics", OtlpMetricsView.as_view(), name="otlp-metrics"),
     path("endpoints/", endpoints.index, name="endpoint-list"),
     path("endpoints/<slug:environment>/<str:model>/", endpoints.detail, name="endpoint-detail"),
     path("endpoints/<slug:environment>/<str:model>/now/", endpoints.now_panel, name="endpoint-now"),
