@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from django.db import DatabaseError
 from django.db.models import Count
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from prometheus_client import Counter, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    Metric,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import REGISTRY, Collector
 
-from console.models import Job, JobState
+from console.models import Job, JobState, User
 
 REQUESTS = Counter(
     "covenant_http_requests_total", "Requests answered.", ["method", "view", "status"]
@@ -55,3 +63,36 @@ class JobCollector(Collector):
 
 
 REGISTRY.register(JobCollector())
+
+
+Source = Callable[[User], Iterable[Metric]]
+"""Metrics that are for readers who say who they are, as far as these may see."""
+
+_sources: list[Source] = []
+
+
+def add_source(source: Source) -> None:
+    """Have `/metrics` tell these, too, where a token is shown."""
+    _sources.append(source)
+
+
+class _Told(Collector):
+    def __init__(self, user: User) -> None:
+        self._user = user
+
+    def collect(self) -> Iterable[Metric]:
+        for source in _sources:
+            yield from source(self._user)
+
+    def describe(self) -> list[Metric]:
+        return []
+
+
+def text_for(user: User | None) -> bytes:
+    """The text of this process, and what a known reader may see of models and machines."""
+    text = bytes(generate_latest())
+    if user is None:
+        return text
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Told(user))
+    return text + bytes(generate_latest(registry))

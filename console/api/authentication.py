@@ -47,10 +47,10 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
         }
 
 
-def token_of(header: str) -> str | None:
+def token_of(header: str, *, keywords: tuple[str, ...] = ("token",)) -> str | None:
     """The clear text of an Authorization header's token; None when it names none."""
     keyword, _, clear = header.strip().partition(" ")
-    return clear.strip() if keyword.lower() == "token" else None
+    return clear.strip() if keyword.lower() in keywords else None
 
 
 def actor_of(request: HttpRequest | Request) -> Actor:

@@ -11,9 +11,13 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
+from console.api.authentication import token_of
+from console.metrics import text_for
+from console.models import User
 from console.selectors.health import Part, check_database, check_migrations, check_redis
+from console.services.tokens import authenticate_token
 
 LONGEST_SECONDS = 2.0
 
@@ -49,8 +53,25 @@ async def ready(request: HttpRequest) -> JsonResponse:
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Prometheus text of this process, and the jobs that wait or run."""
-    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+    """Prometheus text of this process, and the jobs that wait or run.
+
+    With an API token (`Authorization: Token …`, or `Bearer …`) also what its owner may see of
+    endpoints, objectives, nodes and GPUs. A token that is not valid is refused, so that a wrong
+    one is noticed.
+    """
+    clear = token_of(request.headers.get("Authorization", ""), keywords=("token", "bearer"))
+    user: User | None = None
+    if clear is not None:
+        token = authenticate_token(clear, address=request.META.get("REMOTE_ADDR", ""))
+        if token is None or "read" not in token.scopes:
+            return HttpResponse(
+                "This token is unknown, expired, revoked, or has not the scope read.\n",
+                status=401,
+                content_type="text/plain",
+                headers={"WWW-Authenticate": "Token"},
+            )
+        user = token.user
+    return HttpResponse(text_for(user), content_type=CONTENT_TYPE_LATEST)
 
 
 async def _within_time(name: str, check: Callable[[], Part]) -> Part:

@@ -261,6 +261,8 @@ class NodeRequestSerializer(serializers.Serializer[Any]):
     http_address = serializers.CharField(max_length=120)
     grpc_address = serializers.CharField(max_length=120)
     metrics_address = serializers.CharField(max_length=120, default="", allow_blank=True)
+    dcgm_address = serializers.CharField(max_length=120, default="", allow_blank=True)
+    host_metrics_address = serializers.CharField(max_length=120, default="", allow_blank=True)
     repository = serializers.CharField(max_length=300)
     environments = serializers.ListField(child=serializers.CharField(), allow_empty=False)
     gpus = serializers.ListField(child=serializers.IntegerField(min_value=0), default=list)
@@ -282,6 +284,8 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "http_address",
             "grpc_address",
             "metrics_address",
+            "dcgm_address",
+            "host_metrics_address",
             "repository",
             "gpus",
             "labels",

@@ -30,6 +30,9 @@ SERIES: Final = (
     MachineSeries("cache_hit_percent", "%", _("Cache hits")),
 )
 
+MIN_FOR_QUANTILES: Final = 20
+"""Requests that a version must have answered since it was loaded before its quantiles count."""
+
 Slot = tuple[str, int]
 """A model's name in Triton, and the version's number."""
 
@@ -69,7 +72,8 @@ def values_of(now: TritonVersion, before: TritonVersion | None, seconds: float) 
 
     Quantiles, means and the batch efficiency are there only where the version worked in between:
     Triton tells the quantiles of past requests on, and an old number must not look like a new one.
-    After a reset (totals that fell) the new totals are what was done since.
+    After a reset (totals that fell) the new totals are what was done since. Just loaded, a version
+    has no quantiles: its warm-up, which nobody waited for, would be the slowest percent.
     """
     values: dict[str, float] = {}
     if now.pending is not None:
@@ -91,7 +95,8 @@ def values_of(now: TritonVersion, before: TritonVersion | None, seconds: float) 
     if requests:
         values["queue_mean_ms"] = _grown(now.queue_us, before.queue_us) / requests / 1000
         values["compute_mean_ms"] = _grown(now.compute_us, before.compute_us) / requests / 1000
-        values |= _quantiles("queue", now.queue) | _quantiles("compute", now.compute)
+        if now.requests >= MIN_FOR_QUANTILES:
+            values |= _quantiles("queue", now.queue) | _quantiles("compute", now.compute)
     return values
 
 

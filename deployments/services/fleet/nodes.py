@@ -36,18 +36,26 @@ def register_node(
     environments: Sequence[str],
     actor: Actor,
     metrics_address: str = "",
+    dcgm_address: str = "",
+    host_metrics_address: str = "",
     gpus: Sequence[int] = (),
     labels: dict[str, str] | None = None,
 ) -> Node:
     """Register a Triton, or change the registration of the one with this name.
 
     Addresses are `host:port`; `repository` is the model repository's absolute path as the worker
-    of the queue `node.<name>` sees it. Raises Invalid.
+    of the queue `node.<name>` sees it. `metrics_address` is Triton's `/metrics`, `dcgm_address`
+    that of a DCGM exporter, `host_metrics_address` that of a node exporter; "" where there is
+    none. Raises Invalid.
     """
     require(actor, "node.register")
     faults = _faults(name, {"http_address": http_address, "grpc_address": grpc_address})
-    if metrics_address:
-        faults += _faults(name, {"metrics_address": metrics_address})
+    measured = {
+        "metrics_address": metrics_address,
+        "dcgm_address": dcgm_address,
+        "host_metrics_address": host_metrics_address,
+    }
+    faults += _faults(name, {field: address for field, address in measured.items() if address})
     if not repository.startswith("/"):
         faults.append(FieldError("/repository", "Use an absolute path."))
     if faults:
@@ -59,7 +67,7 @@ def register_node(
     values: dict[str, Any] = {
         "http_address": http_address,
         "grpc_address": grpc_address,
-        "metrics_address": metrics_address,
+        **measured,
         "repository": repository,
         "gpus": sorted(gpus),
         "labels": labels or {},
@@ -239,6 +247,7 @@ def bootstrap_embedded(config: Config, actor: Actor) -> None:
     places = ("staging", "production")
     if config.embedded_triton:
         ports = config.ports
+        known = Node.objects.filter(name="local").first() or Node()
         register_node(
             name="local",
             http_address=f"127.0.0.1:{ports.triton_http}",
@@ -246,6 +255,11 @@ def bootstrap_embedded(config: Config, actor: Actor) -> None:
             metrics_address=f"127.0.0.1:{ports.triton_metrics}",
             repository=str(config.triton_repository),
             environments=places,
+            # What people have said of the node since stays as they said it.
+            dcgm_address=known.dcgm_address,
+            host_metrics_address=known.host_metrics_address,
+            gpus=known.gpus,
+            labels=known.labels,
             actor=actor,
         )
     else:
@@ -311,6 +325,9 @@ def _described(node: Node) -> dict[str, Any]:
     return {
         "http_address": node.http_address,
         "grpc_address": node.grpc_address,
+        "metrics_address": node.metrics_address,
+        "dcgm_address": node.dcgm_address,
+        "host_metrics_address": node.host_metrics_address,
         "repository": node.repository,
         "gpus": node.gpus,
         "labels": node.labels,
