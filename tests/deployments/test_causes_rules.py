@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deployments.rules.causes.board import Case, find_case
 from deployments.rules.causes.findings import findings
-from deployments.rules.causes.moves import moves
+from deployments.rules.causes.moves import MINUTES, moves
 from deployments.rules.causes.signals import KINDS, Signal
 
 START = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
@@ -73,6 +73,16 @@ class TestMoves:
         (move,) = moves(series(lambda i: quiet(i) + max(0, i - 60) * 0.2))
         assert at(60) <= move.at <= at(90)
         assert move.after > 20
+
+    def test_two_steps_with_time_between_them_are_two_moves(self) -> None:
+        first, second = moves(steps(7, (0, 10.0), (60, 30.0), (120, 90.0)))
+        assert (first.at, second.at) == (at(60), at(120))
+
+    def test_minutes_need_fewer_points_than_seconds(self) -> None:
+        points = series(lambda i: 10.0 if i < 7 else 30.0, count=10)
+        assert moves(points) == []
+        (move,) = moves(points, care=MINUTES)
+        assert move.at == at(7)
 
     def test_from_nothing_to_something_needs_what_matters(self) -> None:
         points = series(lambda i: 0.0 if i < 100 else 0.05)
@@ -146,6 +156,32 @@ class TestTheFirstMove:
         case = find_case(signals, [at(60), at(104)])
         assert case.before is not None
         assert case.before.index == 0
+
+    def test_a_version_that_is_bad_from_its_first_request_is_the_story_whoever_answered_for_it(
+        self,
+    ) -> None:
+        case = find_case(
+            [
+                signal("errors", steps(1, (0, 0.0))),
+                signal("errors", steps(2, (0, 0.0)), 1),
+                signal("errors", steps(3, (0, 100.0))[120:], 2),
+            ],
+            [at(119)],
+        )
+        assert case.first is not None
+        assert (case.first.appeared, case.first.signal.version) == (True, 2)
+        assert (case.first.move.at, case.before_s) == (at(120), 5.0)
+        assert codes(case) == ["version_fails"]
+
+    def test_a_version_that_was_there_all_the_time_has_not_appeared(self) -> None:
+        case = find_case(
+            [
+                signal("errors", steps(2, (0, 0.0)), 1),
+                signal("errors", steps(3, (0, 100.0)), 2),
+            ],
+            [],
+        )
+        assert case.first is None
 
     def test_nothing_that_moved_is_no_story(self) -> None:
         case = find_case([signal("p99", steps(1, (0, 20.0)))], [at(50)])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 
-from deployments.rules.causes.moves import Move, level, moves
+from deployments.rules.causes.moves import MINUTES, SECONDS, Care, Move, level, moves
 from deployments.rules.causes.signals import DEPTH, ORDER, Bad, Kind, Signal
 
 BEFORE = timedelta(minutes=10)
 """What moved longer ago than this before the symptom is taken for another story."""
+CLOSE = timedelta(minutes=2)
 AFTER = timedelta(minutes=3)
 ENOUGH = 6
 """Points of a version that its level is taken from when versions are held against each other."""
@@ -20,10 +21,15 @@ TWICE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Mover:
-    """A signal's move within the case."""
+    """A signal's move within the case.
+
+    `appeared`: a version that is far worse than those beside it from its first requests on; its
+    level before is theirs.
+    """
 
     signal: Signal
     move: Move
+    appeared: bool = False
 
     @property
     def is_bad(self) -> bool:
@@ -90,13 +96,17 @@ def find_case(
     `happened` are the moments of what is known to have happened, oldest first. A story begins with
     a symptom (something that callers or the business feel), else with any move for the worse.
     """
-    found = {id(one): moves(one.points, least=one.kind.least) for one in signals}
-    all_movers = [Mover(one, move) for one in signals for move in found[id(one)]]
+    found = {
+        id(one): moves(one.points, least=one.kind.least, care=_care(one.step_s)) for one in signals
+    }
+    all_movers = [
+        *(Mover(one, move) for one in signals for move in found[id(one)]),
+        *_appearances(signals),
+    ]
     symptom = _symptom([one for one in all_movers if one.is_bad], around)
     if symptom is None:
         return Case(None, steady=_steady(signals, set()))
-    start, end = symptom.move.at - BEFORE, symptom.move.at + AFTER
-    within = [one for one in all_movers if start <= one.move.at <= end]
+    within = [one for one in all_movers if _belongs(one, symptom)]
     first_of_each = {id(one.signal): one for one in reversed(_in_order(within))}
     movers = _in_order(list(first_of_each.values()))
     case = Case(
@@ -106,6 +116,16 @@ def find_case(
         contrasts=_contrasts(signals, symptom.move.at),
     )
     return _with_what_was_before(case, happened)
+
+
+def _care(step_s: float) -> Care:
+    return SECONDS if step_s < 60 else MINUTES
+
+
+def _belongs(one: Mover, symptom: Mover) -> bool:
+    """Bad news long before may be why; what is neither good nor bad has to be close."""
+    before = BEFORE if one.is_bad else CLOSE
+    return symptom.move.at - before <= one.move.at <= symptom.move.at + AFTER
 
 
 def _symptom(bad: Sequence[Mover], around: datetime | None) -> Mover | None:
@@ -140,6 +160,20 @@ def _steady(signals: Sequence[Signal], moved: set[int]) -> tuple[Steady, ...]:
         for one in signals
         if id(one) not in moved and (middle := level(one.points)) is not None
     )
+
+
+def _appearances(signals: Sequence[Signal]) -> Iterator[Mover]:
+    """Versions that began within the stretch, far worse than what answered beside them."""
+    begins = min((one.points[0][0] for one in signals if one.points), default=None)
+    if begins is None:
+        return
+    for one in signals:
+        if not one.version or one.place or not one.points or one.points[0][0] <= begins:
+            continue
+        since = one.points[0][0]
+        for contrast in _contrasts(signals, since):
+            if (contrast.version, contrast.kind.code) == (one.version, one.kind.code):
+                yield Mover(one, Move(since, contrast.others, contrast.value), appeared=True)
 
 
 def _contrasts(signals: Sequence[Signal], since: datetime) -> tuple[Contrast, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from statistics import fmean
 
+from deployments.adapters import machine_store
 from deployments.models import Endpoint, MeasuredSeries, Node, Placement, PlacementState
 from deployments.rules.causes.moves import Point
 from deployments.rules.causes.signals import KINDS, Signal
@@ -15,6 +17,8 @@ from deployments.selectors.statistics import measurements, series
 
 MINUTE_S = 60.0
 MOST_NODES = 20
+EARLIER = timedelta(minutes=45)
+"""What is measured by the minute needs more than a quarter of an hour to have a level."""
 FEWEST_CALLS = 5
 """A share or a percentile of fewer requests in a step says nothing."""
 SELDOM = frozenset({"caller_faults", "timeouts", "no_node"})
@@ -29,7 +33,7 @@ MEASURED: dict[str, tuple[str, float]] = {
     "gpu_sm_clock_mhz": ("gpu_clock", 1.0),
     "gpu_nvlink_utilization_percent": ("gpu_link", 1.0),
     "host_cpu_percent": ("host_cpu", 1.0),
-    "host_memory_percent": ("host_memory", 1.0),
+    "host_memory_used_percent": ("host_memory", 1.0),
     "cache_hit_percent": ("cache_hits", 1.0),
 }
 """Name of a measured series → the kind of signal, and by what to multiply it."""
@@ -41,7 +45,7 @@ Measure = Callable[[Counted], float | None]
 def signals_of(endpoint: Endpoint, start: datetime, end: datetime) -> tuple[Grid, list[Signal]]:
     """Every signal of an endpoint in a stretch of time, and of the nodes that its versions are on.
 
-    At most five queries, whatever is there. Whoever calls has made sure that the reader may see
+    At most six queries, whatever is there. Whoever calls has made sure that the reader may see
     the endpoint.
     """
     grid, steps = series.steps_between(endpoint, start, end)
@@ -57,7 +61,7 @@ def signals_of(endpoint: Endpoint, start: datetime, end: datetime) -> tuple[Grid
             for version in versions
             for signal in _counted(grid, steps[version], version, _of_version(grid.step))
         ),
-        *_measured(endpoint, start, end),
+        *_measured(endpoint, grid),
     ]
     return grid, [one for one in found if one.points and _says_something(one)]
 
@@ -115,22 +119,46 @@ def _p99(one: Counted) -> float | None:
     return histograms.quantile(latency, 0.99)
 
 
-def _measured(endpoint: Endpoint, start: datetime, end: datetime) -> Iterator[Signal]:
-    """What is measured beside the requests; a minute is the finest there is of it."""
-    names = {node.pk: node.name for node in _nodes_of(endpoint)}
+def _measured(endpoint: Endpoint, grid: Grid) -> Iterator[Signal]:
+    """What is measured beside the requests: of machines as finely as the requests where it is."""
+    nodes = _nodes_of(endpoint)
     own = measurements.series_of(endpoint=endpoint.pk, names=MEASURED)
-    of_nodes = MeasuredSeries.objects.filter(
-        node__in=names, endpoint=None, name__in=MEASURED, label=""
-    ).order_by("name", "node", "device")[: measurements.MOST_SERIES]
     # A feature's own score is on the page of telemetry; the board has the greatest.
-    rows = [*(one for one in own if not one.label), *of_nodes]
-    minutes = measurements.minutes([row.pk for row in rows], start=start, end=end)
+    rows = [one for one in own if not one.label and one.node_id is None]
+    if grid.step < MINUTE_S:
+        for node in nodes:
+            yield from _machine(node.name, grid)
+    else:
+        rows += MeasuredSeries.objects.filter(
+            node__in=nodes, endpoint=None, name__in=MEASURED, label=""
+        ).order_by("name", "node", "device")[: measurements.MOST_SERIES]
+    names = {node.pk: node.name for node in nodes}
+    start = grid.start if grid.step >= MINUTE_S else grid.start - EARLIER
+    minutes = measurements.minutes([row.pk for row in rows], start=start, end=grid.end)
     for row in rows:
         code, factor = MEASURED[row.name]
         points = tuple(
             (at, summary.mean * factor) for at, summary in minutes.get(row.pk, {}).items()
         )
-        yield Signal(KINDS[code], points, MINUTE_S, row.version, _place(row, names))
+        place = f"{names.get(row.node_id or 0, '')} {row.device}".strip()
+        yield Signal(KINDS[code], points, MINUTE_S, row.version, place)
+
+
+def _machine(node: str, grid: Grid) -> Iterator[Signal]:
+    """The last ten minutes of a node and its GPUs, each step the mean of what was read in it."""
+    held: dict[tuple[str, str], dict[datetime, list[float]]] = {}
+    for point in machine_store.ring(node):
+        slot = grid.slot(datetime.fromtimestamp(point["t"], UTC))
+        if slot is None:
+            continue
+        for device, values in (("", point["h"]), *point["g"].items()):
+            for name, value in values.items():
+                if name in MEASURED:
+                    held.setdefault((name, device), {}).setdefault(slot, []).append(value)
+    for (name, device), slots in sorted(held.items()):
+        code, factor = MEASURED[name]
+        points = tuple((at, fmean(values) * factor) for at, values in sorted(slots.items()))
+        yield Signal(KINDS[code], points, float(grid.step), 0, f"{node} {device}".strip())
 
 
 def _nodes_of(endpoint: Endpoint) -> list[Node]:
@@ -140,10 +168,3 @@ def _nodes_of(endpoint: Endpoint) -> list[Node]:
         state__in=[PlacementState.READY, PlacementState.DRAINING],
     )
     return list(Node.objects.filter(pk__in=placed.values("node")).order_by("name")[:MOST_NODES])
-
-
-def _place(row: MeasuredSeries, names: dict[int, str]) -> str:
-    if row.node_id is None:
-        return ""
-    node = names.get(row.node_id, "")
-    return f"{node} {row.device}".strip()
