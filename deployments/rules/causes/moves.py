@@ -72,6 +72,8 @@ def moves(points: Sequence[Point], *, least: float = 0.0, care: Care = SECONDS) 
     `points` are in order of time, without those where nothing was measured. `least` is the smallest
     difference, in the series' unit, that matters to anybody.
     """
+    if not points:
+        return []
     values = [value for _, value in points]
     starts = [0]
     noise, index = 0.0, care.fewest
