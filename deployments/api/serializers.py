@@ -218,44 +218,6 @@ class EndpointDetailSerializer(EndpointStateSerializer):
     urls = serializers.ListField(child=serializers.CharField())
 
 
-class ObjectiveSerializer(serializers.Serializer[Any]):
-    """`budget_left` in requests, `budget_left_share` 0 to 1 (negative when overspent)."""
-
-    name = serializers.CharField()
-    sentence = serializers.CharField()
-    target = serializers.FloatField()
-    threshold_ms = serializers.FloatField(allow_null=True)
-    attained = serializers.FloatField(allow_null=True)
-    good = serializers.FloatField()
-    valid = serializers.IntegerField()
-    budget_total = serializers.FloatField()
-    budget_left = serializers.FloatField()
-    budget_left_share = serializers.FloatField(allow_null=True)
-    burn_rate = serializers.FloatField(allow_null=True)
-    state = serializers.CharField()
-    exact = serializers.BooleanField()
-
-
-class DaySerializer(serializers.Serializer[Any]):
-    date = serializers.DateField()
-    state = serializers.CharField()
-    requests = serializers.IntegerField()
-    attained = serializers.DictField(child=serializers.FloatField())
-
-
-class SlaSerializer(serializers.Serializer[Any]):
-    environment = serializers.CharField()
-    model = serializers.CharField()
-    month = serializers.CharField()
-    contract = serializers.IntegerField(source="contract.revision", default=None, allow_null=True)
-    state = serializers.CharField()
-    requests = serializers.IntegerField()
-    statuses = serializers.DictField(child=serializers.IntegerField())
-    objectives = ObjectiveSerializer(many=True)
-    now = ObjectiveSerializer(many=True)
-    days = DaySerializer(many=True)
-
-
 class NodeRequestSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=40)
     http_address = serializers.CharField(max_length=120)

@@ -1,10 +1,9 @@
-"""`/api/v1/endpoints/…/stats/`, `…/charts/` and `…/sla/`: what was counted, and the promise."""
+"""`/api/v1/endpoints/…/stats/` and `…/charts/`: what was counted."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from django.http import HttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
@@ -15,12 +14,8 @@ from rest_framework.views import APIView
 
 from console.api.authentication import user_of
 from console.errors import FieldError, Invalid
-from deployments.api.serializers import SlaSerializer
-from deployments.selectors.objectives.sla import sla, sla_csv
 from deployments.selectors.statistics.series import chart, statistics
 from deployments.selectors.traffic.endpoints import find_endpoint
-
-MONTH = OpenApiParameter("month", str, description="YYYY-MM; the present month without it.")
 
 
 class StatsView(APIView):
@@ -62,35 +57,6 @@ class ChartView(APIView):
                 start=moment_of(request, "from"),
                 versions=_versions(request),
             )
-        )
-
-
-class SlaView(APIView):
-    @extend_schema(
-        summary="Objectives, what was attained, and the error budget of a month",
-        parameters=[MONTH],
-        responses=SlaSerializer,
-    )
-    def get(self, request: Request, environment: str, model: str) -> Response:
-        month = request.query_params.get("month", "")
-        page = sla(find_endpoint(environment, model, user=user_of(request)), month, timezone.now())
-        return Response(SlaSerializer(page).data)
-
-
-class SlaCsvView(APIView):
-    @extend_schema(
-        summary="The same month as CSV",
-        parameters=[MONTH],
-        responses={(200, "text/csv"): OpenApiTypes.STR},
-    )
-    def get(self, request: Request, environment: str, model: str) -> HttpResponse:
-        month = request.query_params.get("month", "")
-        page = sla(find_endpoint(environment, model, user=user_of(request)), month, timezone.now())
-        name = f"sla-{environment}-{model}-{page.month}.csv"
-        return HttpResponse(
-            sla_csv(page),
-            content_type="text/csv; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
 
 

@@ -49,6 +49,19 @@ from deployments.api.nodes import (
     NodeVerifyView,
     NodeView,
 )
+from deployments.api.objectives import (
+    ExclusionAgreeView,
+    ExclusionListView,
+    ExclusionProposeView,
+    ExclusionView,
+    ExclusionWithdrawView,
+    MaintenanceAgreeView,
+    MaintenanceListView,
+    MaintenanceProposeView,
+    MaintenanceView,
+    MaintenanceWithdrawView,
+    ObjectiveListView,
+)
 from deployments.api.plans import PlanListView
 from deployments.api.rollback_policies import RollbackPolicyView
 from deployments.api.rollouts import (
@@ -61,7 +74,20 @@ from deployments.api.rollouts import (
     RolloutSkipView,
     RolloutView,
 )
-from deployments.api.statistics import ChartView, SlaCsvView, SlaView, StatsView
+from deployments.api.sla import (
+    SlaCsvView,
+    SlaListView,
+    SlaPdfView,
+    SlaPortfolioCsvView,
+    SlaPortfolioPdfView,
+    SlaShareListView,
+    SlaShareRevokeView,
+    SlaSubscriptionListView,
+    SlaSubscriptionSendView,
+    SlaSubscriptionView,
+    SlaView,
+)
+from deployments.api.statistics import ChartView, StatsView
 from deployments.api.traffic import (
     EndpointListView,
     EndpointView,
@@ -74,6 +100,8 @@ from deployments.api.version_comparisons import CompareView
 
 _ENDPOINT = "endpoints/<slug:environment>/<slug:model>"
 _ROLLOUT = f"{_ENDPOINT}/rollouts/<uuid:rollout_id>"
+_MAINTENANCE = "maintenance-windows/<uuid:window_id>"
+_EXCLUSION = "exclusions/<uuid:exclusion_id>"
 _EXPERIMENTS = f"{_ENDPOINT}/experiments"
 _CALLERS = "environments/<slug:environment>/callers"
 _ISSUERS = "environments/<slug:environment>/token-issuers"
@@ -133,6 +161,25 @@ urlpatterns = [
         RollbackPolicyView.as_view(),
         name="endpoint-rollback-policy",
     ),
+    path(f"{_ENDPOINT}/objectives/", ObjectiveListView.as_view(), name="endpoint-objectives"),
+    path(
+        f"{_ENDPOINT}/maintenance-windows/",
+        MaintenanceProposeView.as_view(),
+        name="maintenance-propose",
+    ),
+    path("maintenance-windows/", MaintenanceListView.as_view(), name="maintenance-list"),
+    path(f"{_MAINTENANCE}/", MaintenanceView.as_view(), name="maintenance-detail"),
+    path(f"{_MAINTENANCE}/agree/", MaintenanceAgreeView.as_view(), name="maintenance-agree"),
+    path(
+        f"{_MAINTENANCE}/withdraw/",
+        MaintenanceWithdrawView.as_view(),
+        name="maintenance-withdraw",
+    ),
+    path(f"{_ENDPOINT}/exclusions/", ExclusionProposeView.as_view(), name="exclusion-propose"),
+    path("exclusions/", ExclusionListView.as_view(), name="exclusion-list"),
+    path(f"{_EXCLUSION}/", ExclusionView.as_view(), name="exclusion-detail"),
+    path(f"{_EXCLUSION}/agree/", ExclusionAgreeView.as_view(), name="exclusion-agree"),
+    path(f"{_EXCLUSION}/withdraw/", ExclusionWithdrawView.as_view(), name="exclusion-withdraw"),
     path("rollouts/", RolloutListView.as_view(), name="rollout-list"),
     path(f"{_ENDPOINT}/rollouts/", EndpointRolloutListView.as_view(), name="endpoint-rollout-list"),
     path(f"{_ROLLOUT}/", RolloutView.as_view(), name="rollout-detail"),
@@ -184,6 +231,27 @@ urlpatterns = [
     ),
     path(f"{_ENDPOINT}/sla/", SlaView.as_view(), name="endpoint-sla"),
     path(f"{_ENDPOINT}/sla.csv", SlaCsvView.as_view(), name="endpoint-sla-csv"),
+    path(f"{_ENDPOINT}/sla.pdf", SlaPdfView.as_view(), name="endpoint-sla-pdf"),
+    path(f"{_ENDPOINT}/sla/shares/", SlaShareListView.as_view(), name="sla-share-list"),
+    path("sla/", SlaListView.as_view(), name="sla-list"),
+    path("sla.csv", SlaPortfolioCsvView.as_view(), name="sla-csv"),
+    path("sla.pdf", SlaPortfolioPdfView.as_view(), name="sla-pdf"),
+    path(
+        "sla-shares/<uuid:share_id>/revoke/",
+        SlaShareRevokeView.as_view(),
+        name="sla-share-revoke",
+    ),
+    path("sla-subscriptions/", SlaSubscriptionListView.as_view(), name="sla-subscription-list"),
+    path(
+        "sla-subscriptions/<int:subscription_id>/",
+        SlaSubscriptionView.as_view(),
+        name="sla-subscription",
+    ),
+    path(
+        "sla-subscriptions/<int:subscription_id>/send/",
+        SlaSubscriptionSendView.as_view(),
+        name="sla-subscription-send",
+    ),
     path(
         "models/<str:name>/versions/<int:number>/plans/", PlanListView.as_view(), name="plan-list"
     ),
