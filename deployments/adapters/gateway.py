@@ -101,9 +101,13 @@ class ClusterSample:
     latency: Histogram
 
 
+Callers = Mapping[tuple[str, str], Mapping[str, int]]
+"""(environment, model) -> counts by the name of an answer (see `rules.statistics.answers`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class GatewaySample:
-    """One reading of one gateway.
+    """One reading of one gateway: what its clusters did, and what its callers got.
 
     `started_at` is in epoch seconds, and known to 2 s at best: it is now less `uptime_s`, which
     gateways tell in whole seconds. A gateway whose `uptime_s` exceeds the time since the last
@@ -114,3 +118,4 @@ class GatewaySample:
     started_at: float
     uptime_s: float
     clusters: Mapping[str, ClusterSample]
+    callers: Callers = field(default_factory=dict)

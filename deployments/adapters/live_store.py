@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import json
 import logging
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import redis
 
 from console import live
+from deployments.rules.statistics.live_window import rebased
 
 RING_LENGTH = 900
 RING_SECONDS = 1800
 FRESH_SECONDS = 60
+MOST_PARTS = 120
+PART_SECONDS = 30
+_BOUNDS = "covenant:bounds"
+_PARTS = "covenant:parts"
 
 log = logging.getLogger(__name__)
 
@@ -30,18 +36,40 @@ def store(numbers: Mapping[str, JSON], points: Mapping[str, JSON], bounds: Itera
     Raises redis.RedisError when that is not possible.
     """
     pipe = live.connection().pipeline(transaction=False)
+    mark = {}
+    # Whoever knows no bounds has no latencies; the points before need theirs.
+    if edges := list(bounds):
+        mark = {"b": _name_of(edges)}
+        # First: whoever finds a point finds what its buckets mean.
+        pipe.set(f"{_BOUNDS}:{mark['b']}", json.dumps(edges), ex=RING_SECONDS)
+        pipe.set(_BOUNDS, json.dumps(edges), ex=RING_SECONDS)
     for key, point in points.items():
         ring = f"covenant:ring:{key}"
-        pipe.rpush(ring, json.dumps(point, separators=(",", ":")))
+        pipe.rpush(ring, json.dumps({**point, **mark}, separators=(",", ":")))
         pipe.ltrim(ring, -RING_LENGTH, -1)
         pipe.expire(ring, RING_SECONDS)
     # Last, so that whoever sees these numbers finds their points in the ring.
     for key, values in numbers.items():
         pipe.set(f"covenant:latest:{key}", json.dumps(values), ex=FRESH_SECONDS)
-    # A gateway that has just begun has measured nothing yet; the points before it need theirs.
-    if edges := list(bounds):
-        pipe.set("covenant:bounds", json.dumps(edges), ex=RING_SECONDS)
     pipe.execute()
+
+
+def pass_on(part: JSON) -> None:
+    """Leave a part of a second for the collector that tells. Raises redis.RedisError."""
+    pipe = live.connection().pipeline(transaction=False)
+    pipe.rpush(_PARTS, json.dumps(part, separators=(",", ":")))
+    pipe.ltrim(_PARTS, -MOST_PARTS, -1)
+    pipe.expire(_PARTS, PART_SECONDS)
+    pipe.execute()
+
+
+def take_parts() -> list[JSON]:
+    """What other collectors left, oldest first; each part is given once. Raises RedisError."""
+    pipe = live.connection().pipeline(transaction=True)
+    pipe.lrange(_PARTS, 0, -1)
+    pipe.delete(_PARTS)
+    parts, _ = pipe.execute()
+    return [json.loads(part) for part in parts]
 
 
 def store_node(name: str, facts: JSON) -> None:
@@ -64,12 +92,13 @@ def ring(key: str) -> tuple[list[JSON], tuple[float, ...]]:
     try:
         pipe = live.connection().pipeline(transaction=False)
         pipe.lrange(f"covenant:ring:{key}", 0, -1)
-        pipe.get("covenant:bounds")
+        pipe.get(_BOUNDS)
         raw, bounds = pipe.execute()
+        edges = tuple(json.loads(bounds)) if bounds else ()
+        return _under([json.loads(point) for point in raw], edges, {}), edges
     except redis.RedisError as error:
         log.warning("no live numbers: %s", error)
         return [], ()
-    return [json.loads(point) for point in raw], tuple(json.loads(bounds)) if bounds else ()
 
 
 def rings(
@@ -83,18 +112,44 @@ def rings(
         pipe = live.connection().pipeline(transaction=False)
         for name in names:
             pipe.lrange(f"covenant:ring:{name}", -last, -1)
-        pipe.get("covenant:bounds")
+        pipe.get(_BOUNDS)
         *raw, bounds = pipe.execute()
+        edges, others = tuple(json.loads(bounds)) if bounds else (), dict[str, Any]()
+        # One document for all points of an endpoint is read in half the time of one by one.
+        found = {
+            name: _under(json.loads(f"[{','.join(points)}]"), edges, others)
+            for name, points in zip(names, raw, strict=True)
+            if points
+        }
     except redis.RedisError as error:
         log.warning("no live numbers: %s", error)
         return {}, ()
-    # One document for all points of an endpoint is read in half the time of one by one.
-    found = {
-        name: json.loads(f"[{','.join(points)}]")
-        for name, points in zip(names, raw, strict=True)
-        if points
-    }
-    return found, tuple(json.loads(bounds)) if bounds else ()
+    return found, edges
+
+
+def _under(points: list[Any], edges: tuple[float, ...], others: dict[str, Any]) -> list[Any]:
+    """Points as they are but for those of a while ago, when other bounds were kept."""
+    name = _name_of(edges)
+    if all(point.get("b", name) == name for point in points):
+        return points
+    return [
+        point
+        if point.get("b", name) == name
+        else rebased(point, _edges_named(point["b"], others), edges)
+        for point in points
+    ]
+
+
+def _edges_named(name: str, others: dict[str, Any]) -> tuple[float, ...]:
+    if name not in others:
+        stored = live.connection().get(f"{_BOUNDS}:{name}")
+        others[name] = tuple(json.loads(str(stored))) if stored else ()
+    found: tuple[float, ...] = others[name]
+    return found
+
+
+def _name_of(edges: Iterable[float]) -> str:
+    return f"{zlib.crc32(json.dumps(list(edges)).encode()):08x}"
 
 
 def _many(prefix: str, names: list[str]) -> dict[str, JSON]:

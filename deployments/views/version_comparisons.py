@@ -23,6 +23,7 @@ from deployments.rules.experiments.version_comparisons import (
     Figures,
     needed_for,
 )
+from deployments.rules.statistics.answers import by_class
 from deployments.selectors.experiments.comparison_words import sentences, small
 from deployments.selectors.experiments.version_comparisons import (
     Pair,
@@ -40,6 +41,8 @@ MEANINGS = (
     ("rescued", gettext_lazy("Failed at first, answered by another attempt"), "provider"),
     ("timeout", gettext_lazy("No answer in time"), "provider"),
     ("no_node", gettext_lazy("No node was there to answer"), "provider"),
+    ("caller_left", gettext_lazy("The caller left before there was an answer"), "caller"),
+    ("unblamed", gettext_lazy("Counts against nobody by the contract"), ""),
 )
 FAULTS = {
     "nan": gettext_lazy("not a number"),
@@ -193,17 +196,18 @@ def _rows(first: Figures, second: Figures) -> list[dict[str, Any]]:
 def _meanings(first: Figures, second: Figures) -> list[dict[str, Any]]:
     """How requests ended, by meaning; time-outs and missing nodes are among those that failed."""
     known = {name for name, _label, _side in MEANINGS}
-    others = sorted(({*first.statuses} | {*second.statuses}) - known)
+    ended, other = by_class(first.statuses), by_class(second.statuses)
+    others = sorted(({*ended} | {*other}) - known)
     rows = [*MEANINGS, *((name, name, "") for name in others)]
     return [
         {
             "label": label,
             "side": side,
             "part": name in ("timeout", "no_node"),
-            "a": first.statuses.get(name, 0),
-            "b": second.statuses.get(name, 0),
-            "a_share": _share(first, name),
-            "b_share": _share(second, name),
+            "a": ended.get(name, 0),
+            "b": other.get(name, 0),
+            "a_share": _share(ended.get(name, 0), first.requests),
+            "b_share": _share(other.get(name, 0), second.requests),
         }
         for name, label, side in rows
     ]
@@ -236,8 +240,8 @@ def _faults(counts: Mapping[str, int]) -> str:
     )
 
 
-def _share(one: Figures, name: str) -> float | None:
-    return one.statuses.get(name, 0) / one.requests if one.requests else None
+def _share(count: int, requests: int) -> float | None:
+    return count / requests if requests else None
 
 
 def _range(estimate: Estimate) -> str:

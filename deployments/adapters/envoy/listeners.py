@@ -7,7 +7,11 @@ from typing import Any
 
 from deployments.adapters.envoy.access import access_filters, header_guard
 from deployments.adapters.envoy.clusters import lua_filter
-from deployments.adapters.envoy.observing import answers_log, without_callers_marks
+from deployments.adapters.envoy.observing import (
+    answers_log,
+    callers_log,
+    without_callers_marks,
+)
 from deployments.adapters.envoy.requests import LARGEST_BODY, requests_script
 from deployments.adapters.envoy.routes import (
     ANSWERS,
@@ -61,6 +65,7 @@ def listener_config(listener: Listener) -> JSON:
         local_reply_config=_local_replies(),
         access_log=[
             _access_log(listener),
+            callers_log(listener.environment),
             *([answers_log(listener.environment)] if listener.edge else []),
         ],
     )

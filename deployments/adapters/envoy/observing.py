@@ -22,6 +22,9 @@ EXPERIMENT_HEADER = "x-covenant-experiment"
 """Names the endpoint in whose experiment the answer to a request counts."""
 AT_ONCE = 64
 """Copies under way at one time from one gateway; what is beyond is dropped by it."""
+CALLERS = "covenant_callers"
+"""Prefix of the counters of what callers got."""
+_METADATA = "covenant"
 LOG_EVERY = "0.100s"
 LOG_BYTES = 65536
 _OPTIONS = "extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -118,6 +121,33 @@ def answers_log(environment: str) -> JSON:
             },
             "additional_request_headers_to_log": [EXPERIMENT_HEADER],
             "additional_response_headers_to_log": ["x-model-version"],
+        },
+    }
+
+
+def callers_log(environment: str) -> JSON:
+    """Counts each request as its caller saw it end: by cluster, model, version and status.
+
+    The clusters' own counters know nothing of what no cluster was asked for (refusals), nor of
+    callers who left before an answer came (status 0). Every value of a tag is ours or a number, so
+    there are no more counters than answers that differ.
+    """
+    tags = {
+        "cluster": "%UPSTREAM_CLUSTER%",
+        "model": f"%METADATA(ROUTE:{_METADATA}:model)%",
+        "version": "%RESP(X-MODEL-VERSION)%",
+        "status": "%RESPONSE_CODE%",
+    }
+    counted = {
+        "name": environment,
+        "tags": [{"name": name, "value_format": value} for name, value in tags.items()],
+    }
+    return {
+        "name": "envoy.access_loggers.stats",
+        "typed_config": {
+            "@type": f"{TYPE}.extensions.access_loggers.stats.v3.Config",
+            "stat_prefix": CALLERS,
+            "counters": [{"stat": counted, "value_fixed": 1}],
         },
     }
 

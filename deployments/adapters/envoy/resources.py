@@ -15,6 +15,7 @@ from envoy.config.route.v3 import route_components_pb2, route_pb2
 # Messages that travel inside Any fields: importing them registers their types.
 from envoy.extensions.access_loggers.file.v3 import file_pb2 as _file_log
 from envoy.extensions.access_loggers.grpc.v3 import als_pb2 as _grpc_log
+from envoy.extensions.access_loggers.stats.v3 import stats_pb2 as _stats_log
 from envoy.extensions.filters.http.header_mutation.v3 import header_mutation_pb2 as _mutation
 from envoy.extensions.filters.http.jwt_authn.v3 import config_pb2 as _tokens
 from envoy.extensions.filters.http.local_ratelimit.v3 import local_rate_limit_pb2 as _rates
@@ -67,7 +68,18 @@ from deployments.rules.gateways.snapshots import (
 )
 
 REGISTERED = (
-    *(_file_log, _grpc_log, _lua, _router, _codec, _manager, _uuid, _previous, _priorities),
+    *(
+        _file_log,
+        _grpc_log,
+        _stats_log,
+        _lua,
+        _router,
+        _codec,
+        _manager,
+        _uuid,
+        _previous,
+        _priorities,
+    ),
     *(_options, _mutation),
 )
 REGISTERED_FOR_ACCESS = (_tokens, _rates, _networks, _guard, _tls)

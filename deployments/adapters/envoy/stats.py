@@ -1,7 +1,11 @@
-"""What an Envoy counted, read from its admin address: counters and latencies of each cluster."""
+"""What an Envoy counted, read from its admin address.
+
+Counters and latencies of each cluster, and what callers got (see `observing.callers_log`).
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from typing import Any
@@ -9,9 +13,12 @@ from typing import Any
 import httpx
 
 from console.errors import Unavailable
-from deployments.adapters.gateway import ClusterSample, GatewaySample
+from deployments.adapters.envoy.observing import CALLERS
+from deployments.adapters.gateway import Callers, ClusterSample, GatewaySample
 from deployments.rules.gateways.snapshots import ClusterKey
-from deployments.rules.statistics.histograms import Histogram, empty, from_cumulative
+from deployments.rules.statistics.answers import Answer
+from deployments.rules.statistics.histograms import Histogram, empty
+from deployments.rules.statistics.latency_bounds import EDGES_MS, from_bins, upper_edge
 
 COUNTERS = {
     "upstream_rq_completed": "total",
@@ -37,7 +44,14 @@ LATENCY = "upstream_rq_time"
 
 UPTIME = "server.uptime"
 # Envoy runs the filter as RE2 over every statistic that it has, so it is narrow.
-_FILTER = rf"^(server\.uptime|cluster\.[^.]+/[^.]+\.({'|'.join([*COUNTERS, LATENCY])}))$"
+_FILTER = (
+    rf"^(server\.uptime|{CALLERS}\..+"
+    rf"|cluster\.[^.]+/[^.]+\.({'|'.join([*COUNTERS, LATENCY])}))$"
+)
+_CALLERS = re.compile(
+    rf"{CALLERS}\.(?P<environment>[^.]+)\.cluster\.(?P<cluster>[^.]*)\.model\.(?P<model>[^.]+)"
+    r"\.version\.(?P<version>\d*)\.status\.(?P<status>\d+)"
+)
 
 
 async def scrape(client: httpx.AsyncClient, admin_url: str, *, gateway: str) -> GatewaySample:
@@ -48,7 +62,7 @@ async def scrape(client: httpx.AsyncClient, admin_url: str, *, gateway: str) -> 
 
     Raises Unavailable (retryable) when the gateway cannot be reached or says something else.
     """
-    query = {"format": "json", "histogram_buckets": "cumulative", "filter": _FILTER}
+    query = {"format": "json", "histogram_buckets": "detailed", "filter": _FILTER}
     try:
         reply = await client.get(f"{admin_url}/stats", params=query)
         entries = reply.raise_for_status().json()["stats"]
@@ -59,26 +73,41 @@ async def scrape(client: httpx.AsyncClient, admin_url: str, *, gateway: str) -> 
             code="gateway_unreachable",
             hint="Check that the gateway runs and that its admin address is right.",
         ) from fault
-    return GatewaySample(gateway, time.time() - uptime, uptime, read_clusters(entries))
+    return GatewaySample(
+        gateway,
+        time.time() - uptime,
+        uptime,
+        read_clusters(entries),
+        read_callers(entries),
+    )
 
 
 def read_clusters(entries: list[dict[str, Any]]) -> dict[str, ClusterSample]:
-    """The parts of `/stats?format=json&histogram_buckets=cumulative` that are ours, by cluster."""
+    """The parts of `/stats?format=json&histogram_buckets=detailed` that are ours, by cluster."""
     counters: dict[str, dict[str, int]] = defaultdict(dict)
     latencies: dict[str, Histogram] = {}
     for entry in entries:
-        for histogram in entry.get("histograms", ()):
+        for histogram in entry.get("histograms", {}).get("details", ()):
             cluster, _ = _split(histogram["name"])
-            latencies[cluster] = _histogram(histogram["buckets"])
-        if entry.get("name", UPTIME) != UPTIME:
+            latencies[cluster] = _histogram(histogram["totals"])
+        if entry.get("name", "").startswith("cluster."):
             cluster, statistic = _split(entry["name"])
             counters[cluster][COUNTERS[statistic]] = int(entry["value"])
-    bounds = next(iter(latencies.values())).bounds if latencies else ()
     return {
-        name: ClusterSample(name, counts, latencies.get(name, empty(bounds)))
+        name: ClusterSample(name, counts, latencies.get(name, empty(EDGES_MS)))
         for name, counts in sorted(counters.items())
         if ClusterKey.parse(name) is not None
     }
+
+
+def read_callers(entries: list[dict[str, Any]]) -> Callers:
+    """What callers of each (environment, model) got: counts by the answer's name."""
+    found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for entry in entries:
+        if match := _CALLERS.fullmatch(entry.get("name", "")):
+            answer = Answer(int(match["status"]), match["cluster"], match["version"])
+            found[match["environment"], match["model"]][answer.name] = int(entry["value"])
+    return found
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -86,8 +115,8 @@ def _split(name: str) -> tuple[str, str]:
     return cluster, statistic
 
 
-def _histogram(buckets: list[dict[str, Any]]) -> Histogram:
-    return from_cumulative(
-        [float(bucket["upper_bound"]) for bucket in buckets],
-        [int(bucket["cumulative"]) for bucket in buckets],
+def _histogram(bins: list[dict[str, Any]]) -> Histogram:
+    return from_bins(
+        (upper_edge(float(one["lower_bound"]), float(one["width"])), int(one["count"]))
+        for one in bins
     )

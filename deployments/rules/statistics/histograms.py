@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
+from itertools import accumulate, pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +24,20 @@ class Histogram:
     def __post_init__(self) -> None:
         if len(self.counts) != len(self.bounds) + 1:
             raise ValueError("A histogram has one count more than bounds.")
-        if any(left >= right for left, right in pairwise(self.bounds)):
+        if not _rise(self.bounds):
             raise ValueError("A histogram's bounds rise strictly.")
-        if any(count < 0 for count in self.counts):
+        if min(self.counts) < 0:
             raise ValueError("A histogram's counts are not negative.")
 
     @property
     def total(self) -> int:
         return sum(self.counts)
+
+
+@lru_cache(maxsize=4096)
+def _rise(bounds: tuple[float, ...]) -> bool:
+    """Few sets of bounds occur, and each many times."""
+    return all(left < right for left, right in pairwise(bounds))
 
 
 def empty(bounds: Iterable[float]) -> Histogram:
@@ -73,12 +80,18 @@ def delta(later: Histogram, earlier: Histogram | None, *, restarted: bool = Fals
     """What was counted between two readings of one growing histogram; never negative.
 
     `earlier` None means that it was never read: nothing is known, so nothing is counted. A
-    restart, other bounds, or any bucket that went backwards is a reset: then `later` is the answer.
+    restart, or any bucket that went backwards, is a reset: then `later` is the answer. Where the
+    bounds differ, both are compared under those that they share.
     """
     if earlier is None:
         return empty(later.bounds)
-    if restarted or later.bounds != earlier.bounds:
+    if restarted:
         return later
+    if later.bounds != earlier.bounds:
+        shared = sorted(set(later.bounds) & set(earlier.bounds))
+        return delta(coarsen(later, shared), coarsen(earlier, shared))
+    if later.counts == earlier.counts:
+        return empty(later.bounds)
     counts = tuple(a - b for a, b in zip(later.counts, earlier.counts, strict=True))
     return later if min(counts) < 0 else Histogram(later.bounds, counts)
 
@@ -87,7 +100,8 @@ def coarsen(histogram: Histogram, bounds: Sequence[float]) -> Histogram:
     """The same values under fewer bounds. Raises ValueError for a bound it does not have."""
     if missing := set(bounds) - set(histogram.bounds):
         raise ValueError(f"The histogram has no bound {min(missing):g}.")
-    cumulative = [int(count_at_most(histogram, bound)) for bound in bounds]
+    sums = list(accumulate(histogram.counts))
+    cumulative = [sums[bisect_left(histogram.bounds, bound)] for bound in bounds]
     return from_cumulative(bounds, cumulative, histogram.total)
 
 

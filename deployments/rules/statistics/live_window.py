@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from deployments.rules.statistics import histograms
+from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.rollups import Traffic, Work
 
 WINDOW_S = 30
@@ -101,22 +104,53 @@ class LiveWindow:
         }
 
 
-def to_point(second: Second) -> dict[str, Any]:
-    """A second in few bytes, for the ring that charts of the last minutes are drawn from."""
+def to_point(second: Second, bounds: tuple[float, ...] = ()) -> dict[str, Any]:
+    """A second in few bytes, for the ring that charts of the last minutes are drawn from.
+
+    Latencies are counted by the index of their bound among `bounds`, or among their own where none
+    are given.
+    """
     works = {
         str(version): [work.inferences, work.executions, work.queue_ns, work.compute_ns]
         for version, work in second.work.items()
     }
-    point = {"t": round(second.at, 3), "v": _counts(second.traffic), "w": works}
-    return {**point, "m": _counts(second.mirrored)} if second.mirrored else point
+    point = {"t": round(second.at, 3), "v": _counts(second.traffic, bounds), "w": works}
+    return {**point, "m": _counts(second.mirrored, bounds)} if second.mirrored else point
 
 
-def _counts(by_version: Mapping[int, Traffic]) -> dict[str, Any]:
+def rebased(
+    point: Mapping[str, Any], before: tuple[float, ...], bounds: tuple[float, ...]
+) -> dict[str, Any]:
+    """A point whose latencies were counted under other bounds, under these.
+
+    A count goes where the end of its old bucket lies: nothing becomes faster than it was known to
+    be.
+    """
+
+    def moved(versions: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for version, (requests, caller, provider, buckets, *more) in versions.items():
+            counts: dict[str, int] = {}
+            for index, count in buckets.items():
+                end = before[int(index)] if int(index) < len(before) else math.inf
+                place = str(bisect_left(bounds, end))
+                counts[place] = counts.get(place, 0) + count
+            found[version] = [requests, caller, provider, counts, *more]
+        return found
+
+    changed = {name: moved(point[name]) for name in ("v", "m") if name in point}
+    return {**point, **changed}
+
+
+def _counts(by_version: Mapping[int, Traffic], bounds: tuple[float, ...]) -> dict[str, Any]:
     versions: dict[str, Any] = {}
     for version, traffic in by_version.items():
+        latency = traffic.latency
+        if latency is not None and bounds and latency.bounds != bounds:
+            latency = _under(latency, bounds)
         buckets = {
             str(index): count
-            for index, count in enumerate(traffic.latency.counts if traffic.latency else ())
+            for index, count in enumerate(latency.counts if latency else ())
             if count
         }
         versions[str(version)] = [
@@ -127,6 +161,13 @@ def _counts(by_version: Mapping[int, Traffic]) -> dict[str, Any]:
             traffic.rescued,
         ]
     return versions
+
+
+def _under(latency: Histogram, bounds: tuple[float, ...]) -> Histogram:
+    counts = [0] * (len(bounds) + 1)
+    for end, count in zip((*latency.bounds, math.inf), latency.counts, strict=True):
+        counts[bisect_left(bounds, end)] += count
+    return Histogram(bounds, tuple(counts))
 
 
 def from_point(point: Mapping[str, Any], bounds: tuple[float, ...]) -> Second:

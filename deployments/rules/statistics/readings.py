@@ -12,6 +12,7 @@ from typing import Any
 
 from deployments.rules.statistics import counters, histograms
 from deployments.rules.statistics.histograms import Histogram
+from deployments.rules.statistics.latency_bounds import EDGES_MS, from_bins, to_bins
 
 SAME_PROCESS_S = 2.0
 """A process' start, computed from its uptime in whole seconds, is known no better than this."""
@@ -27,15 +28,21 @@ class Reading:
     def to_json(self) -> dict[str, Any]:
         """As a cursor stores it."""
         stored: dict[str, Any] = {"counts": dict(self.counts)}
-        if self.latency is not None:
-            stored |= {"bounds": list(self.latency.bounds), "buckets": list(self.latency.counts)}
+        if self.latency is None:
+            return stored
+        if self.latency.bounds == EDGES_MS:
+            # Most bins hold nothing.
+            return {**stored, "bins": to_bins(self.latency)}
+        stored |= {"bounds": list(self.latency.bounds), "buckets": list(self.latency.counts)}
         return stored
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Reading:
         """What `to_json` wrote."""
         latency = None
-        if "bounds" in stored:
+        if "bins" in stored:
+            latency = from_bins((edge, count) for edge, count in stored["bins"])
+        elif "bounds" in stored:
             latency = Histogram(tuple(stored["bounds"]), tuple(stored["buckets"]))
         return cls(dict(stored.get("counts", {})), latency)
 
@@ -58,12 +65,17 @@ class Reader:
         A process never read before gives nothing: how old its counts are is unknown. A series
         that is new in a known process began at zero.
         """
-        restarted = abs(epoch - self.epoch) > SAME_PROCESS_S
+        restarted = self.is_restart(epoch)
         grown = {name: self._grown(name, reading, restarted) for name, reading in now.items()}
         # A series may be absent for a while (no members left); its last reading still counts.
         self.last = dict(now) if restarted else {**self.last, **now}
-        self.known, self.epoch = True, epoch if restarted else self.epoch
+        self.epoch = epoch if restarted or not self.known else self.epoch
+        self.known = True
         return grown
+
+    def is_restart(self, epoch: float) -> bool:
+        """Whether a process that runs since `epoch` is another one than was read before."""
+        return self.known and abs(epoch - self.epoch) > SAME_PROCESS_S
 
     def _grown(self, name: str, now: Reading, restarted: bool) -> Reading:
         if not self.known:

@@ -139,6 +139,19 @@ def traffic_of(key: ClusterKey, grown: Mapping[str, int], latency: Histogram) ->
     )
 
 
+def beside_answers(key: ClusterKey, grown: Mapping[str, int], latency: Histogram) -> Traffic:
+    """What a cluster's counters say beside who was answered: how long it took, and what went wrong
+    on the way. The answers themselves are counted where callers got them.
+    """
+    statuses = {
+        "timeout": grown.get("timeout", 0),
+        "no_node": grown.get("none_healthy", 0),
+        "rescued": _rescued(key, grown),
+    }
+    counted = {name: count for name, count in statuses.items() if count}
+    return Traffic(statuses=counted, latency=latency)
+
+
 def _rescued(key: ClusterKey, grown: Mapping[str, int]) -> int:
     """Requests that failed at first and were answered by another attempt.
 

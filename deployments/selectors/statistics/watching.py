@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 from deployments.adapters.gateway import Registration
 from deployments.adapters.observing import observes
-from deployments.models import Gateway, Node, NodeState, Placement, PlacementState
+from deployments.models import Endpoint, Gateway, Node, NodeState, Placement, PlacementState
+from deployments.rules.statistics.answers import Meanings, meanings_of
+from deployments.rules.statistics.latency_bounds import STANDARD_MS, bounds_for
+from deployments.selectors.traffic.routing import contracts_that_hold
+from models_registry.rules.contract_document import ContractDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +25,23 @@ class WatchedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Promised:
+    """What an endpoint's contract says of its counts: whom a status counts against, and under
+    which bounds latencies are kept."""
+
+    meanings: Meanings = field(default_factory=dict)
+    bounds: tuple[float, ...] = STANDARD_MS
+
+
+NOTHING_PROMISED = Promised()
+
+
+@dataclass(frozen=True, slots=True)
 class Watched:
     """Gateways that say what they counted, nodes, and whose endpoints a version serves.
 
-    `endpoints_of` maps (node, Triton model, version) to (environment, model).
+    `endpoints_of` maps (node, Triton model, version) to (environment, model). `bounds` are those
+    of all endpoints together.
     """
 
     gateways: tuple[Registration, ...] = ()
@@ -32,10 +49,19 @@ class Watched:
     endpoints_of: dict[tuple[str, str, int], tuple[tuple[str, str], ...]] = field(
         default_factory=dict
     )
+    promised: dict[tuple[str, str], Promised] = field(default_factory=dict)
+    bounds: tuple[float, ...] = STANDARD_MS
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The names of all that is read."""
+        gateways = (f"gateway:{one.name}" for one in self.gateways)
+        return frozenset([*gateways, *(f"node:{one.name}" for one in self.nodes)])
 
 
 def watched() -> Watched:
-    """Everything to look at; three queries."""
+    """Everything to look at; five queries."""
+    promised = _promised()
     wanted: dict[str, set[tuple[str, int]]] = defaultdict(set)
     endpoints: dict[tuple[str, str, int], set[tuple[str, str]]] = defaultdict(set)
     rows = Placement.objects.filter(
@@ -64,7 +90,26 @@ def watched() -> Watched:
         ),
         nodes=nodes,
         endpoints_of={slot: tuple(sorted(keys)) for slot, keys in endpoints.items()},
+        promised=promised,
+        bounds=tuple(sorted({b for one in promised.values() for b in one.bounds} | {*STANDARD_MS})),
     )
+
+
+def _promised() -> dict[tuple[str, str], Promised]:
+    endpoints = list(Endpoint.objects.values_list("environment__name", "model__name", "model_id"))
+    contracts = contracts_that_hold({model_id for *_, model_id in endpoints})
+    by_model = {model_id: _of_contract(contract) for model_id, contract in contracts.items()}
+    return {
+        (environment, model): by_model[model_id]
+        for environment, model, model_id in endpoints
+        if model_id in by_model
+    }
+
+
+def _of_contract(contract: ContractDocument) -> Promised:
+    meanings = meanings_of((one.status, one.counts_against) for one in contract.errors)
+    thresholds = [float(contract.latency.threshold_ms)] if contract.latency else []
+    return Promised(meanings, bounds_for(thresholds))
 
 
 def wanted_on(node: str) -> set[tuple[str, int]]:
