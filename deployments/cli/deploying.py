@@ -11,7 +11,7 @@ import click
 
 from console.rules import dsse, signing_keys
 from deployments.cli import offline
-from deployments.cli.client import GATE_FAILED, USAGE, CliError
+from deployments.cli.client import USAGE, CliError
 from deployments.cli.jobs import follow
 from deployments.cli.keys_file import open_key
 from deployments.cli.output import note, show, table
@@ -162,30 +162,6 @@ def status(session: Session, endpoint: str | None, watch: bool) -> None:
         if not watch:
             return
         time.sleep(2)
-
-
-@click.command()
-@click.argument("endpoint", metavar="ENVIRONMENT/MODEL")
-@click.option("--month", default="", metavar="YYYY-MM")
-@click.option("--gate", is_flag=True, help="Exit with 4 when a promise is broken.")
-@click.pass_obj
-def sla(session: Session, endpoint: str, month: str, gate: bool) -> None:
-    """Whether the promise is being kept."""
-    answer = session.client.get(f"/endpoints/{endpoint_path(endpoint)}/sla/", month=month)
-    objectives = answer["objectives"]
-    show(
-        answer,
-        as_json=session.as_json,
-        words=table(
-            ("OBJECTIVE", "TARGET %", "ATTAINED %", "BUDGET LEFT", "STATE"),
-            (
-                (o["name"], o["target"], o["attained"], o["budget_left"], o["state"])
-                for o in objectives
-            ),
-        ),
-    )
-    if gate and any(o["state"] == "broken" for o in objectives):
-        raise CliError(f"{endpoint} does not keep its promise.", exit_code=GATE_FAILED)
 
 
 STATUS_COLUMNS = ("ENDPOINT", "MODE", "SPLIT", "STATE", "REQUESTS/S", "ERRORS/S", "P99 MS")
