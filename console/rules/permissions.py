@@ -99,6 +99,9 @@ ACTIONS: dict[str, ActionRule] = {
     "telemetry.send": ActionRule(
         frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "send measurements of a model"
     ),
+    "telemetry.change": ActionRule(
+        frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "choose what is measured"
+    ),
     "diagnosis.run": ActionRule(
         frozenset({DATA_SCIENTIST, SRE, PLATFORM_ADMIN}), "write", "have it found out why"
     ),

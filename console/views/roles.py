@@ -69,6 +69,7 @@ ACTION_WORDS = {
     "sla.share": _("Share a promise’s page by a link that expires"),
     "sla.subscribe": _("Have a promise’s report sent each month"),
     "telemetry.send": _("Send measurements of a model"),
+    "telemetry.change": _("Choose what is measured of a model"),
     "diagnosis.run": _("Have it found out why a version does not load"),
     "access.change": _("Say who may call an endpoint, and how often"),
     "experiment.manage": _("Run an experiment"),

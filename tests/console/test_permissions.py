@@ -56,6 +56,7 @@ MATRIX = {
     "sla.share": "sba",
     "sla.subscribe": EVERYBODY,
     "telemetry.send": "dsa",
+    "telemetry.change": "dsa",
     "diagnosis.run": "dsa",
     "access.change": "sa",
     "experiment.manage": "dsa",

@@ -236,4 +236,3 @@ def test_the_door_takes_a_token_and_answers_in_the_senders_form(
     answer = client.post(url, b"\xff", content_type=otlp.PROTOBUF, headers=headers)
     assert answer.status_code == 400
     assert client.post(url, body, content_type=otlp.PROTOBUF).status_code == 401
-    assert client.get(url, headers=headers).status_code == 405

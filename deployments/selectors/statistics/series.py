@@ -59,7 +59,7 @@ def chart(
         steps = {version: steps.get(version, {}) for version in versions}
     lines = _lines(name, grid, steps)
     return charts.chart(
-        lines, limit=_limit(endpoint, name), markers=_markers(endpoint, grid.start, now)
+        lines, limit=_limit(endpoint, name), markers=split_markers(endpoint, grid.start, now)
     )
 
 
@@ -242,7 +242,8 @@ def _limit(endpoint: Endpoint, name: str) -> tuple[float, str] | None:
     return (float(contract.latency.threshold_ms), gettext("contract")) if contract.latency else None
 
 
-def _markers(endpoint: Endpoint, start: datetime, end: datetime) -> list[tuple[datetime, str]]:
+def split_markers(endpoint: Endpoint, start: datetime, end: datetime) -> list[tuple[datetime, str]]:
+    """When traffic was moved, and how: marks of a chart; one query."""
     splits = endpoint.splits.filter(created_at__gte=start, created_at__lte=end).order_by("revision")
     return [(one.created_at, _marker(one)) for one in splits[:100]]
 
