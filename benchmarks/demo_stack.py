@@ -14,9 +14,9 @@ GATEWAY = f"http://127.0.0.1:{CONFIG.ports.gateway_production}"
 SPLIT = f"/endpoints/{ENVIRONMENT}/{MODEL}/split/"
 
 
-def person(username: str) -> Client:
-    """A client signed in as one of the demo's people."""
-    token = Client(Credentials(CONFIG.base_url, "")).post(
+def token_of(username: str) -> str:
+    """A new token of one of the demo's people."""
+    token: str = Client(Credentials(CONFIG.base_url, "")).post(
         "/tokens/",
         {
             "username": username,
@@ -24,7 +24,12 @@ def person(username: str) -> Client:
             "name": "benchmark",
         },
     )["token"]
-    return Client(Credentials(CONFIG.base_url, token))
+    return token
+
+
+def person(username: str) -> Client:
+    """A client signed in as one of the demo's people."""
+    return Client(Credentials(CONFIG.base_url, token_of(username)))
 
 
 def set_split(client: Client, weights: dict[str, int]) -> dict[str, object]:
