@@ -152,6 +152,19 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "connected": StateLook("ok", "good", _("Connected")),
         "disconnected": StateLook("bad", "bad", _("Disconnected")),
     },
+    "diagnosis": {
+        "running": StateLook("info", "active", _("Running")),
+        "found": StateLook("bad", "bad", _("Cause found")),
+        "suspected": StateLook("warn", "warn", _("Something to look at")),
+        "clean": StateLook("ok", "good", _("Nothing found")),
+        "failed": StateLook("neutral", "stopped", _("Not finished")),
+    },
+    "finding": {
+        "good": StateLook("ok", "good", _("In order")),
+        "unknown": StateLook("neutral", "open", _("Not known")),
+        "warn": StateLook("warn", "warn", _("Look at it")),
+        "bad": StateLook("bad", "bad", _("Fault")),
+    },
     "check": {
         "passed": StateLook("ok", "good", _("Passed")),
         "warning": StateLook("warn", "warn", _("Warning")),

@@ -24,6 +24,7 @@ from deployments.api.deployments import (
     DeploymentView,
     FolderSignatureView,
 )
+from deployments.api.diagnoses import DiagnosisListView, DiagnosisView
 from deployments.api.dossiers import DossierView, ReleaseBomView
 from deployments.api.experiments import (
     ExperimentChartView,
@@ -41,6 +42,7 @@ from deployments.api.incidents import (
     IncidentView,
 )
 from deployments.api.load_tests import LoadTestHtmlView, LoadTestListView, LoadTestView
+from deployments.api.machines import GpuFieldListView, NodeChartView, NodeMachineView
 from deployments.api.nodes import (
     NodeCordonView,
     NodeListView,
@@ -188,6 +190,8 @@ urlpatterns = [
     path(f"{_ROLLOUT}/skip/", RolloutSkipView.as_view(), name="rollout-skip"),
     path(f"{_ROLLOUT}/promote/", RolloutPromoteView.as_view(), name="rollout-promote"),
     path(f"{_ROLLOUT}/abort/", RolloutAbortView.as_view(), name="rollout-abort"),
+    path("diagnoses/", DiagnosisListView.as_view(), name="diagnosis-list"),
+    path("diagnoses/<uuid:diagnosis_id>/", DiagnosisView.as_view(), name="diagnosis-detail"),
     path("incidents/", IncidentListView.as_view(), name="incident-list"),
     path("incidents/<uuid:incident_id>/", IncidentView.as_view(), name="incident-detail"),
     path(
@@ -261,6 +265,9 @@ urlpatterns = [
     path("gateways/<slug:gateway>/export/", GatewayExportView.as_view(), name="gateway-export"),
     path("nodes/", NodeListView.as_view(), name="node-list"),
     path("nodes/<slug:node>/", NodeView.as_view(), name="node-detail"),
+    path("nodes/<slug:node>/machine/", NodeMachineView.as_view(), name="node-machine"),
+    path("nodes/<slug:node>/charts/<slug:name>/", NodeChartView.as_view(), name="node-chart"),
+    path("gpu-fields/", GpuFieldListView.as_view(), name="gpu-field-list"),
     path("nodes/<slug:node>/cordon/", NodeCordonView.as_view(), name="node-cordon"),
     path("nodes/<slug:node>/uncordon/", NodeUncordonView.as_view(), name="node-uncordon"),
     path("nodes/<slug:node>/verify/", NodeVerifyView.as_view(), name="node-verify"),

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError
+from deployments.selectors.diagnosis.diagnoses import with_diagnoses
 from deployments.selectors.fleet.deployments import find_deployment
 from deployments.services.fleet.deploys import deploy_release, remove_deployment
 
@@ -36,7 +37,11 @@ def create(request: HttpRequest) -> HttpResponse:
 def detail(request: HttpRequest, deployment_id: uuid.UUID) -> HttpResponse:
     """One deployment with its placements; the changing part alone when htmx asks."""
     deployment = find_deployment(deployment_id, user=user_of(request))
-    placements = deployment.placements.select_related("node", "job").order_by("node__name")[:200]
+    placements = with_diagnoses(
+        deployment.placements.select_related("node", "job", "deployment__release").order_by(
+            "node__name"
+        )[:200]
+    )
     context = {
         "deployment": deployment,
         "release": deployment.release,
@@ -45,6 +50,9 @@ def detail(request: HttpRequest, deployment_id: uuid.UUID) -> HttpResponse:
             actor_of(request), "deployment.remove", deployment.release.version.model.team_id
         )
         and deployment.removal_requested_at is None,
+        "may_diagnose": allowed(
+            actor_of(request), "diagnosis.run", deployment.release.version.model.team_id
+        ),
     }
     fragment = bool(request.headers.get("HX-Request"))
     template = (
