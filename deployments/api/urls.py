@@ -90,6 +90,11 @@ from deployments.api.sla import (
     SlaView,
 )
 from deployments.api.statistics import ChartView, StatsView
+from deployments.api.telemetry import (
+    ReferenceSampleView,
+    TelemetryChartView,
+    TelemetryView,
+)
 from deployments.api.traffic import (
     EndpointListView,
     EndpointView,
@@ -125,6 +130,11 @@ urlpatterns = [
         "models/<str:name>/releases/<uuid:release_id>/bom/",
         ReleaseBomView.as_view(),
         name="release-bom",
+    ),
+    path(
+        "models/<str:name>/versions/<int:number>/reference-sample/",
+        ReferenceSampleView.as_view(),
+        name="reference-sample",
     ),
     path("load-tests/<uuid:load_test_id>/", LoadTestView.as_view(), name="load-test-detail"),
     path("load-tests/<uuid:load_test_id>.html", LoadTestHtmlView.as_view(), name="load-test-html"),
@@ -214,6 +224,12 @@ urlpatterns = [
     path(f"{_ENDPOINT}/causes/", CausesView.as_view(), name="endpoint-causes"),
     path(
         f"{_ENDPOINT}/causes/<slug:kind>/", CausesChartView.as_view(), name="endpoint-causes-chart"
+    ),
+    path(f"{_ENDPOINT}/telemetry/", TelemetryView.as_view(), name="endpoint-telemetry"),
+    path(
+        f"{_ENDPOINT}/telemetry/charts/<slug:name>/",
+        TelemetryChartView.as_view(),
+        name="endpoint-telemetry-chart",
     ),
     path(f"{_ENDPOINT}/compare/", CompareView.as_view(), name="endpoint-compare"),
     path(f"{_ENDPOINT}/comparison/", ComparisonView.as_view(), name="endpoint-comparison"),

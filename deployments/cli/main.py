@@ -167,6 +167,7 @@ for command in (
     deploying.status,
     diagnosing.diagnose,
     sla.sla,
+    telemetry.telemetry,
     jobs.jobs,
     people.people,
     people.teams,

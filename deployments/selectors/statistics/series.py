@@ -243,6 +243,7 @@ def _limit(endpoint: Endpoint, name: str) -> tuple[float, str] | None:
 
 
 def split_markers(endpoint: Endpoint, start: datetime, end: datetime) -> list[tuple[datetime, str]]:
+    """When traffic was moved and how, as marks of a chart; one query."""
     """When traffic was moved, and how: marks of a chart; one query."""
     splits = endpoint.splits.filter(created_at__gte=start, created_at__lte=end).order_by("revision")
     return [(one.created_at, _marker(one)) for one in splits[:100]]
