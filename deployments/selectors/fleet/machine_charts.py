@@ -50,23 +50,25 @@ def machine_chart(
     first = SERIES[chart.lines[0][0]]
     limit = first.bad if first.bad is not None else first.warn
     return charts.chart(
-        [_line(grid, key, found, chart.divisor) for key, found in sorted(points.items())],
+        [_line(grid, key, found, chart) for key, found in sorted(points.items())],
         limit=None if limit is None else (limit / chart.divisor, gettext("limit")),
     )
 
 
 def _line(
-    grid: Grid, key: Key, points: list[tuple[datetime, float]], divisor: float
+    grid: Grid, key: Key, points: list[tuple[datetime, float]], chart: MachineChart
 ) -> dict[str, Any]:
     thing, number, word = key
     words = [one for one in (thing, gettext(word) if word else "") if one]
-    return charts.series(
+    line = charts.series(
         ", ".join(words),
         grid,
         charts.bucket(grid, points),
-        lambda values: fmean(values) / divisor,
+        lambda values: fmean(values) / chart.divisor,
         version=number,
     )
+    # A thing has one colour; what is told of it second is dashed.
+    return line | ({"dash": "dash"} if word != chart.lines[0][1] else {})
 
 
 def _live_points(name: str, chart: MachineChart, served: Served) -> Points:

@@ -191,6 +191,27 @@ def node_page(name: str, *, user: User) -> NodePage:
     )
 
 
+def served_on(node: Node, *, user: User) -> dict[Slot, tuple[str, ...]]:
+    """What each version on a node serves ("production/fraud v7"), as far as the user may see it.
+
+    One query.
+    """
+    rows = (
+        Placement.objects.visible_to(user)
+        .filter(node=node, state__in=LIVE, deployment__removed_at__isnull=True)
+        .select_related(
+            "deployment__generation",
+            "deployment__release__environment",
+            "deployment__release__version__model",
+        )
+    )
+    found: dict[Slot, set[str]] = {}
+    for row in rows:
+        words = f"{_endpoint(row)} v{row.deployment.release.version.number}"
+        found.setdefault(_slot(row), set()).add(words)
+    return {slot: tuple(sorted(words)) for slot, words in found.items()}
+
+
 def _unseen(user: User) -> set[str]:
     """The names in Triton of models that do not exist for the user (one query)."""
     generations = ServingGeneration.objects.exclude(
