@@ -37,6 +37,7 @@ from deployments.cli import (
     reports,
     rollouts,
     sla,
+    telemetry,
     trials,
     variants,
     verifying,
