@@ -27,6 +27,7 @@ from deployments.models import (
     TrafficSplit,
 )
 from deployments.processes.gateway import GatewayControl
+from deployments.services.alerts import delivering
 from deployments.services.diagnosis import running
 from deployments.services.fleet import live_checks, placements, reconciles, unloads
 from deployments.services.fleet import nodes as fleet
@@ -42,6 +43,7 @@ HANDLERS: dict[str, Handler] = {
     "deploy": placements.run_deploy,
     "unload": unloads.run_unload,
     "rollback": rollbacks.supervise_rollback,
+    "deliver_alert": delivering.run_delivery,
     "reconcile": reconciles.run_reconcile,
     "verify": live_checks.run_verify,
     "diagnose": running.run_diagnose,

@@ -24,6 +24,7 @@ from deployments.models import (
     AlertEvent,
     AlertRoute,
     ChannelKind,
+    EscalationPolicy,
     TellPeople,
 )
 from deployments.rules.alerts.routing import Occasion, routes_of
@@ -36,6 +37,7 @@ from models_registry.models import RegisteredModel
 
 SEVERITIES = {"P1": Severity.CRITICAL, "P2": Severity.WARNING, "P3": Severity.INFO}
 FIRING, REMINDER, RESOLVED = "firing", "reminder", "resolved"
+CALLED = ("called", "nobody_reached")
 NOBODY_KEY = "on_call.nobody"
 BY_ALERT = "alert"
 """The cause of an incident that an alert began: the alert tells of both, and calls people."""
@@ -45,7 +47,8 @@ BY_ALERT = "alert"
 class Plan:
     """Who is told of one thing: channels, people's inboxes, people who are called by mail.
 
-    `why_them` says how those who are called were found; `route` is the first that took it.
+    `why_them` says how those who are called were found; `policy` is that of the first route that
+    calls and has one.
     """
 
     channels: dict[int, AlertChannel] = field(default_factory=dict)
@@ -53,7 +56,7 @@ class Plan:
     called: dict[int, User] = field(default_factory=dict)
     why_them: str = ""
     calls: bool = False
-    route: AlertRoute | None = None
+    policy: EscalationPolicy | None = None
 
 
 def announce(alerts: Sequence[Alert], what: str, *, now: datetime) -> None:
@@ -91,7 +94,7 @@ def planned(
     every = [one for one in (routes() if ordered is None else ordered) if one.enabled]
     found = set(routes_of([match_of(one) for one in every], occasion))
     taken = [one for one in every if one.pk in found]
-    plan = Plan(route=taken[0] if taken else None)
+    plan = Plan()
     for route in taken:
         plan.channels |= {one.pk: one for one in route.channels.all() if one.enabled}
         if route.people != TellPeople.NOBODY:
@@ -100,6 +103,7 @@ def planned(
             called = who_is_called(model, now, schedule=route.schedule)
             plan.calls, plan.why_them = True, called.why
             plan.called |= {one.pk: one for one in called.people}
+            plan.policy = plan.policy or route.policy
     if not taken:
         plan.inbox = {one.pk: one for one in operators_of(model)}
     # Whoever is called reads it in the inbox as well.
@@ -152,7 +156,7 @@ def _tell_people(alert: Alert, plan: Plan, now: datetime) -> None:
         severity=SEVERITIES[alert.severity],
         data={"severity": alert.severity, "title": alert.title, "data": alert.data},
     )
-    if not plan.calls:
+    if not plan.calls or alert.events.filter(kind__in=CALLED).exists():
         return
     mails = reached(plan)
     nobody = say_nobody(alert.subject, f"/alerts/{alert.pk}/", plan, mails)
@@ -166,8 +170,8 @@ def _tell_people(alert: Alert, plan: Plan, now: datetime) -> None:
             "channels": [one.name for one in plan.channels.values()],
         },
     )
-    if plan.route is not None and plan.route.policy is not None:
-        begin_escalation(policy=plan.route.policy, now=now, alert=alert)
+    if plan.policy is not None:
+        begin_escalation(policy=plan.policy, now=now, alert=alert)
 
 
 def _gather(bundles: dict[str, tuple[Receiver, list[Alert]]], alert: Alert, plan: Plan) -> None:

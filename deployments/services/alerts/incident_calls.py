@@ -58,8 +58,8 @@ def call(incident: Incident, actor: Actor, now: datetime) -> list[User]:
         )
     if incident.state == IncidentState.OPEN:
         say_nobody(str(incident.endpoint), f"/incidents/{incident.pk}/", plan, mails)
-        if plan.calls and plan.route is not None and plan.route.policy is not None:
-            begin_escalation(policy=plan.route.policy, now=now, incident=incident)
+        if plan.policy is not None:
+            begin_escalation(policy=plan.policy, now=now, incident=incident)
     return people
 
 
