@@ -253,6 +253,7 @@ SPECTACULAR_SETTINGS = {
         "ReleaseStateEnum": "models_registry.models.ReleaseState",
         "NodeStateEnum": "deployments.models.NodeState",
         "PlacementStateEnum": "deployments.models.PlacementState",
+        "AgreementStateEnum": "deployments.models.AgreementState",
         "IncidentStateEnum": "deployments.models.IncidentState",
         "IncidentSeverityEnum": "deployments.models.IncidentSeverity",
         "RolloutStateEnum": "deployments.models.RolloutState",

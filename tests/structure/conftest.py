@@ -32,6 +32,8 @@ from deployments.services.experiments.acts import start_experiment
 from deployments.services.fleet import nodes as fleet
 from deployments.services.gateways.registrations import register_gateway
 from deployments.services.incidents.records import open_incident
+from deployments.services.objectives.exclusions import propose_exclusion
+from deployments.services.objectives.maintenance import propose_maintenance
 from deployments.services.rollouts.acts import start_rollout
 from deployments.services.traffic.splits import set_split
 from models_registry.models import (
@@ -120,6 +122,7 @@ def make_world(name: str) -> World:
             "deployment_id": placements[0].deployment.pk,
             "draft_id": _draft(model),
             "environment": "production",
+            "exclusion_id": _exclusion(model, persons.dana),
             "experiment_id": _experiment(rows, model),
             "file": "onnx",
             "handle": "0123456789abcdef",
@@ -149,6 +152,7 @@ def make_world(name: str) -> World:
             "sink": _sink(persons.ada),
             "token_id": token.pk,
             "invitation_id": invited.pk,
+            "window_id": _maintenance(model, persons.dana),
             "workload_id": workload.pk,
             "upload_id": factories.make_upload(b"bytes", owner=persons.ada).pk,
             "username": "dana",
@@ -177,6 +181,33 @@ def _incident(split: TrafficSplit, actor: Actor) -> uuid.UUID:
         actor=actor,
     )
     return incident.pk
+
+
+def _maintenance(model: RegisteredModel, person: User) -> uuid.UUID:
+    start = timezone.now().replace(second=0, microsecond=0) + timedelta(days=3)
+    window = propose_maintenance(
+        environment="production",
+        model=model.name,
+        starts_at=start,
+        ends_at=start + timedelta(minutes=9),
+        reason="New disks",
+        actor=factories.actor(person),
+    )
+    return window.pk
+
+
+def _exclusion(model: RegisteredModel, person: User) -> uuid.UUID:
+    end = timezone.now().replace(second=0, microsecond=0) - timedelta(days=3)
+    exclusion = propose_exclusion(
+        environment="production",
+        model=model.name,
+        starts_at=end - timedelta(minutes=9),
+        ends_at=end,
+        reason="The network was down",
+        evidence="Report 4711",
+        actor=factories.actor(person),
+    )
+    return exclusion.pk
 
 
 def _caller_key(person: User) -> str:

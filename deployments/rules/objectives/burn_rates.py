@@ -73,6 +73,16 @@ class Burn:
     firing: bool
 
     @property
+    def long_s(self) -> int:
+        """Seconds of the long window."""
+        return int(self.long.total_seconds())
+
+    @property
+    def short_s(self) -> int:
+        """Seconds of the short window."""
+        return int(self.short.total_seconds())
+
+    @property
     def too_few(self) -> bool:
         """Both windows burn too fast, but on fewer bad events than say something."""
         fast = _above(self.long_rate, self.factor) and _above(self.short_rate, self.factor)
