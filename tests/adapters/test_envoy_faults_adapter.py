@@ -212,6 +212,17 @@ def test_each_call_is_logged_with_what_the_contract_asks_for(edge: Edge) -> None
     assert isinstance(line["duration_ms"], int)
 
 
+def test_each_call_is_logged_with_where_its_time_went(edge: Edge) -> None:
+    edge.apply(weights={2: 10000})
+    lines = calls_logged(edge, edge.caller(), 5)
+    for line in lines:
+        until, send = line["until_upstream_us"], line["send_us"]
+        told = until + send + line["model_us"] + line["answer_us"]
+        assert line["receive_us"] <= until + send, "the body is whole before a model gets it"
+        assert line["model_us"] > 0
+        assert abs(told / 1000 - line["duration_ms"]) <= 2, line
+
+
 def test_statistics_say_when_a_gateway_began_anew(
     edge: Edge, envoy_factory: Callable[..., RunningEnvoy], free_port: Callable[[], int]
 ) -> None:

@@ -257,7 +257,23 @@ def _access_log(listener: Listener) -> JSON:
                     "refused": f"%DYNAMIC_METADATA({REQUESTS_FILTER}:refused)%",
                     "bytes_received": "%BYTES_RECEIVED%",
                     "bytes_sent": "%BYTES_SENT%",
+                    **_phases(),
                 }
             },
         },
     }
+
+
+def _phases() -> dict[str, str]:
+    """Where a request's time goes, in microseconds; Envoy leaves out what did not happen.
+
+    After a retry they tell of the last attempt, and `until_upstream_us` holds the earlier ones.
+    """
+    spans = {
+        "receive_us": "DS_RX_BEG:DS_RX_END",
+        "until_upstream_us": "DS_RX_BEG:US_TX_BEG",
+        "send_us": "US_TX_BEG:US_TX_END",
+        "model_us": "US_TX_END:US_RX_BEG",
+        "answer_us": "US_RX_BEG:DS_TX_END",
+    }
+    return {name: f"%COMMON_DURATION({span}:us)%" for name, span in spans.items()}
