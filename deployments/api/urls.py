@@ -18,6 +18,16 @@ from deployments.api.callers import (
 )
 from deployments.api.causes import CausesChartView, CausesView
 from deployments.api.certificates import CertificateView
+from deployments.api.channels import (
+    ChannelListView,
+    ChannelSecretView,
+    ChannelTestView,
+    ChannelView,
+    DeliveryListView,
+    DeliveryRetryView,
+    RouteListView,
+    RouteView,
+)
 from deployments.api.comparisons import ComparisonView
 from deployments.api.deployments import (
     DeploymentListView,
@@ -63,6 +73,16 @@ from deployments.api.objectives import (
     MaintenanceView,
     MaintenanceWithdrawView,
     ObjectiveListView,
+)
+from deployments.api.on_call import (
+    OnCallView,
+    OverrideListView,
+    OverrideView,
+    PolicyListView,
+    PolicyView,
+    ScheduleListView,
+    ScheduleView,
+    ShiftListView,
 )
 from deployments.api.plans import PlanListView
 from deployments.api.rollback_policies import RollbackPolicyView
@@ -293,4 +313,44 @@ urlpatterns = [
         name="folder-signature",
     ),
     path("nodes/<slug:node>/reconcile/", NodeReconcileView.as_view(), name="node-reconcile"),
+    path("alert-channels/", ChannelListView.as_view(), name="alert-channel-list"),
+    path("alert-channels/<slug:channel>/", ChannelView.as_view(), name="alert-channel-detail"),
+    path(
+        "alert-channels/<slug:channel>/test/", ChannelTestView.as_view(), name="alert-channel-test"
+    ),
+    path(
+        "alert-channels/<slug:channel>/secret/",
+        ChannelSecretView.as_view(),
+        name="alert-channel-secret",
+    ),
+    path("alert-routes/", RouteListView.as_view(), name="alert-route-list"),
+    path("alert-routes/<slug:route>/", RouteView.as_view(), name="alert-route-detail"),
+    path("alert-deliveries/", DeliveryListView.as_view(), name="alert-delivery-list"),
+    path(
+        "alert-deliveries/<uuid:delivery_id>/retry/",
+        DeliveryRetryView.as_view(),
+        name="alert-delivery-retry",
+    ),
+    path("on-call/", OnCallView.as_view(), name="on-call"),
+    path("on-call/schedules/", ScheduleListView.as_view(), name="on-call-schedule-list"),
+    path(
+        "on-call/schedules/<slug:schedule>/", ScheduleView.as_view(), name="on-call-schedule-detail"
+    ),
+    path(
+        "on-call/schedules/<slug:schedule>/shifts/",
+        ShiftListView.as_view(),
+        name="on-call-shift-list",
+    ),
+    path(
+        "on-call/schedules/<slug:schedule>/overrides/",
+        OverrideListView.as_view(),
+        name="on-call-override-list",
+    ),
+    path(
+        "on-call/overrides/<int:override_id>/",
+        OverrideView.as_view(),
+        name="on-call-override-detail",
+    ),
+    path("escalations/", PolicyListView.as_view(), name="escalation-list"),
+    path("escalations/<slug:policy>/", PolicyView.as_view(), name="escalation-detail"),
 ]
