@@ -7,6 +7,8 @@ from django.urls import path
 from deployments.api.otlp import OtlpMetricsView
 from deployments.views import (
     access,
+    alert_rules,
+    alerts,
     callers,
     causes,
     certificates,
@@ -29,9 +31,11 @@ from deployments.views import (
     rollout_starts,
     rollouts,
     routing,
+    silences,
     sla,
     sla_leaving,
     states,
+    telemetry,
     trials,
     version_comparisons,
 )
@@ -56,6 +60,16 @@ urlpatterns = [
         "endpoints/<slug:environment>/<str:model>/fallback/",
         fallbacks.detail,
         name="endpoint-fallback",
+    ),
+    path(
+        "endpoints/<slug:environment>/<str:model>/telemetry/",
+        telemetry.detail,
+        name="endpoint-telemetry",
+    ),
+    path(
+        "endpoints/<slug:environment>/<str:model>/telemetry/reference/",
+        telemetry.record_reference,
+        name="endpoint-telemetry-reference",
     ),
     path("endpoints/<slug:environment>/<str:model>/causes/", causes.detail, name="endpoint-causes"),
     path(
@@ -160,6 +174,21 @@ urlpatterns = [
     ),
     path("diagnoses/", diagnoses.index, name="diagnosis-list"),
     path("diagnoses/<uuid:diagnosis_id>/", diagnoses.detail, name="diagnosis-detail"),
+    path("alerts/", alerts.index, name="alert-list"),
+    path("alerts/silences/", silences.index, name="silence-list"),
+    path("alerts/silences/<uuid:silence_id>/end/", silences.end, name="silence-end"),
+    path("alerts/rules/", alert_rules.index, name="alert-rule-list"),
+    path("alerts/rules/new/", alert_rules.create, name="alert-rule-create"),
+    path("alerts/rules/<slug:rule>/", alert_rules.detail, name="alert-rule-detail"),
+    path("alerts/rules/<slug:rule>/restore/", alert_rules.restore, name="alert-rule-restore"),
+    path("alerts/rules/<slug:rule>/remove/", alert_rules.remove, name="alert-rule-remove"),
+    path("alerts/<uuid:alert_id>/", alerts.detail, name="alert-detail"),
+    path(
+        "alerts/<uuid:alert_id>/acknowledge/",
+        alerts.acknowledge_alert,
+        name="alert-acknowledge",
+    ),
+    path("alerts/<uuid:alert_id>/comments/", alerts.comment_alert, name="alert-comment"),
     path("incidents/", incidents.index, name="incident-list"),
     path("incidents/<uuid:incident_id>/", incidents.detail, name="incident-detail"),
     path(

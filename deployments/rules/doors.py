@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 PAGE_ACTS: dict[str, str] = {
+    "deployments:alert-acknowledge": "alert.handle",
+    "deployments:alert-comment": "alert.handle",
+    "deployments:alert-rule-create": "alert_rule.change",
+    "deployments:alert-rule-detail": "alert_rule.change",
+    "deployments:alert-rule-remove": "alert_rule.change",
+    "deployments:alert-rule-restore": "alert_rule.change",
+    "deployments:silence-end": "alert.silence",
+    "deployments:silence-list": "alert.silence",
     "deployments:caller-block": "caller.manage",
     "deployments:caller-key-create": "caller.manage",
     "deployments:caller-key-revoke": "caller.manage",
@@ -13,6 +21,8 @@ PAGE_ACTS: dict[str, str] = {
     "deployments:endpoint-access": "access.change",
     "deployments:endpoint-fallback": "read",
     "deployments:endpoint-mode": "endpoint.mode",
+    "deployments:endpoint-telemetry": "telemetry.change",
+    "deployments:endpoint-telemetry-reference": "version.create",
     "deployments:endpoint-rollback": "endpoint.rollback",
     "deployments:endpoint-routing": "split.change",
     "deployments:endpoint-rollback-policy": "rollback_policy.change",
