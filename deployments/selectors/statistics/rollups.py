@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
-from django.db.models import QuerySet, Sum
+from django.db.models import QuerySet
 
-from deployments.models import Endpoint, MinuteRollup, MirrorMinute
+from deployments.models import DayRollup, Endpoint, HourRollup, MinuteRollup, MirrorMinute
+from deployments.models.statistics import Rollup
 from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.rollups import Counted, Traffic, Work, merge_any
+from deployments.selectors.statistics.rollup_parts import Reading, reading
+
+_COUNTS = """
+    select endpoint_id, sum(requests), sum(caller_faults), sum(provider_faults)
+    from counted group by endpoint_id
+"""
+_BUCKETS = """
+    select endpoint_id, bounds_ms::text, index, sum(bucket::text::bigint)
+    from counted, jsonb_array_elements(buckets) with ordinality as parts(bucket, index)
+    group by endpoint_id, bounds_ms::text, index
+    order by endpoint_id, bounds_ms::text, index
+"""
 
 
 def traffic_between(
-    endpoint_ids: Collection[int], start: datetime, end: datetime
+    endpoint_ids: Collection[int],
+    start: datetime,
+    end: datetime,
+    *,
+    excluded: Mapping[int, Sequence[tuple[datetime, datetime]]] | None = None,
 ) -> dict[int, Traffic]:
-    """Everything counted at each endpoint in a stretch of time; two queries, whatever its length.
+    """Everything counted at each endpoint in a stretch of time, without what is `excluded`.
 
-    The buckets are added up in the database: a month has 43,200 minutes.
+    Whole days and hours are read as such, minutes at the edges; buckets are added up in the
+    database. Two queries, and one more where the stretch is an hour or longer, whatever its length
+    and however many endpoints.
     """
-    rows = MinuteRollup.objects.filter(
-        endpoint_id__in=endpoint_ids, minute__gte=start, minute__lt=end
-    )
-    counts = (
-        rows.order_by()
-        .values("endpoint_id")
-        .annotate(n=Sum("requests"), caller=Sum("caller_faults"), provider=Sum("provider_faults"))
-    )
-    latencies = _latencies(endpoint_ids, start, end)
+    where = reading(endpoint_ids, start, end, excluded=excluded)
+    latencies = _latencies(where)
     return {
-        row["endpoint_id"]: Traffic(
-            row["n"], row["caller"], row["provider"], {}, latencies.get(row["endpoint_id"])
-        )
-        for row in counts
+        pk: Traffic(int(requests), int(caller), int(provider), {}, latencies.get(pk))
+        for pk, requests, caller, provider in where.rows(_COUNTS)
     }
 
 
@@ -43,7 +52,7 @@ def traffic_of_rows(rows: Iterable[MinuteRollup]) -> Traffic:
     return sum((counted_of(row) for row in rows), Counted()).traffic
 
 
-def counted_of(row: MinuteRollup) -> Counted:
+def counted_of(row: Rollup) -> Counted:
     """What a row says was counted."""
     work = Work(
         row.inference_count,
@@ -55,14 +64,14 @@ def counted_of(row: MinuteRollup) -> Counted:
     return Counted(traffic_of_row(row), work)
 
 
-def traffic_of_row(row: MinuteRollup | MirrorMinute) -> Traffic:
+def traffic_of_row(row: Rollup | MirrorMinute) -> Traffic:
     """What a row says of requests."""
     return Traffic(
         row.requests, row.caller_faults, row.provider_faults, row.statuses, latency_of(row)
     )
 
 
-def latency_of(row: MinuteRollup | MirrorMinute) -> Histogram | None:
+def latency_of(row: Rollup | MirrorMinute) -> Histogram | None:
     """A row's histogram; None when nothing was measured."""
     return Histogram(tuple(row.bounds_ms), tuple(row.buckets)) if row.buckets else None
 
@@ -74,30 +83,34 @@ def rows_between(endpoint: Endpoint, start: datetime, end: datetime) -> QuerySet
     ).order_by("minute", "version")
 
 
-def _latencies(
-    endpoint_ids: Collection[int], start: datetime, end: datetime
-) -> dict[int, Histogram]:
+def hours_between(endpoint: Endpoint, start: datetime, end: datetime) -> QuerySet[HourRollup]:
+    """An endpoint's hours, as far as they are rolled, oldest first."""
+    return HourRollup.objects.filter(endpoint=endpoint, hour__gte=start, hour__lt=end).order_by(
+        "hour", "version"
+    )
+
+
+def days_between(endpoint: Endpoint, start: datetime, end: datetime) -> QuerySet[DayRollup]:
+    """An endpoint's days, as far as they are rolled, oldest first."""
+    return DayRollup.objects.filter(endpoint=endpoint, day__gte=start, day__lt=end).order_by(
+        "day", "version"
+    )
+
+
+def _latencies(where: Reading) -> dict[int, Histogram]:
     """Histograms summed bucket by bucket in Postgres, for each set of bounds that occurs."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            select endpoint_id, bounds_ms::text, index, sum(bucket::text::bigint)
-            from deployments_minuterollup,
-                 jsonb_array_elements(buckets) with ordinality as parts(bucket, index)
-            where endpoint_id = any(%s) and minute >= %s and minute < %s
-            group by endpoint_id, bounds_ms::text, index
-            order by endpoint_id, bounds_ms::text, index
-            """,
-            [list(endpoint_ids), start, end],
-        )
-        rows: list[tuple[int, str, int, Any]] = cursor.fetchall()
     counts: dict[tuple[int, str], list[int]] = {}
-    for endpoint_id, bounds, _, count in rows:
+    for endpoint_id, bounds, _, count in where.rows(_BUCKETS):
         counts.setdefault((endpoint_id, bounds), []).append(int(count))
     merged: dict[int, Histogram] = {}
     for (endpoint_id, bounds), buckets in counts.items():
-        edges = tuple(float(bound) for bound in bounds.strip("[]").split(",") if bound.strip())
-        together = merge_any(merged.get(endpoint_id), Histogram(edges, tuple(buckets)))
+        together = merge_any(merged.get(endpoint_id), histogram_of(bounds, buckets))
         if together is not None:
             merged[endpoint_id] = together
     return merged
+
+
+def histogram_of(bounds: str, buckets: Sequence[Any]) -> Histogram:
+    """A histogram from bounds as the database writes them, and sums of buckets."""
+    edges = tuple(float(bound) for bound in bounds.strip("[]").split(",") if bound.strip())
+    return Histogram(edges, tuple(int(count) for count in buckets))

@@ -16,6 +16,7 @@ from deployments.rules.statistics.measurements import (
     Summary,
     by_minute,
 )
+from deployments.services.statistics.rolled import touch_series
 
 _ADD = """
 insert into deployments_seriesminute as known
@@ -46,6 +47,7 @@ def record_minutes(minutes: dict[tuple[Quantity, datetime], Summary]) -> int:
     if not minutes:
         return 0
     with transaction.atomic():
+        touch_series({at for _, at in minutes})
         keys = series_keys({quantity for quantity, _ in minutes})
         # In one order, so that two writers wait for each other and never both.
         rows = sorted((keys[quantity], at, one) for (quantity, at), one in minutes.items())

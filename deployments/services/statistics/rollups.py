@@ -10,9 +10,11 @@ from django.db import transaction
 
 from console.errors import Conflict
 from deployments.models import CounterCursor, Endpoint, MinuteRollup, MirrorMinute
+from deployments.models.statistics import Rollup
 from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.readings import Reader, Reading
 from deployments.rules.statistics.rollups import Traffic, Work, add_counts, merge_any
+from deployments.services.statistics.rolled import touch
 from deployments.services.statistics.totals import add_to_totals
 
 EndpointKey = tuple[str, str]
@@ -80,6 +82,7 @@ def book(
     process = CounterCursor.objects.select_for_update().filter(source=source, name=_PROCESS).first()
     if (process.read_at if process else None) != before:
         raise Conflict(f"{source} was booked by another collector.", code="cursor_moved")
+    touch({minute for part in (booking.traffic, booking.work) for _, _, minute in part})
     _write_cursors(source, reader, changed, at)
     _write_rollups(booking)
     _write_mirrored(booking)
@@ -126,8 +129,10 @@ def _write_rollups(booking: Booking) -> None:
         if (traffic := booking.traffic.get((key, version, minute))) is not None:
             add_traffic(row, traffic)
         if (work := booking.work.get((key, version, minute))) is not None:
-            _add_work(row, work)
-    MinuteRollup.objects.bulk_update(
+            add_work(row, work)
+    # The months are named, so that only their partitions are looked into.
+    minutes = {minute for _, _, minute in wanted}
+    MinuteRollup.objects.filter(minute__in=minutes).bulk_update(
         [by_slot[slot] for slot in wanted],
         [
             *_TRAFFIC_FIELDS,
@@ -184,7 +189,7 @@ _TRAFFIC_FIELDS = [
 ]
 
 
-def add_traffic(row: MinuteRollup | MirrorMinute, traffic: Traffic) -> None:
+def add_traffic(row: Rollup | MirrorMinute, traffic: Traffic) -> None:
     """Add to a row that is not saved here; histograms with other bounds are brought together."""
     row.requests += traffic.requests
     row.caller_faults += traffic.caller_faults
@@ -196,7 +201,8 @@ def add_traffic(row: MinuteRollup | MirrorMinute, traffic: Traffic) -> None:
         row.bounds_ms, row.buckets = list(latency.bounds), list(latency.counts)
 
 
-def _add_work(row: MinuteRollup, work: Work) -> None:
+def add_work(row: Rollup, work: Work) -> None:
+    """Add to a row that is not saved here."""
     row.inference_count += work.inferences
     row.execution_count += work.executions
     row.queue_ns += work.queue_ns

@@ -1,0 +1,150 @@
+"""How much of a stretch of time was observed at all: "no data" is not "no errors"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Min, Q
+
+from deployments.models import (
+    CountGap,
+    Endpoint,
+    GapReason,
+    GatewayListener,
+    HourRollup,
+    MinuteRollup,
+)
+from deployments.rules.objectives.spans import Span, floor_minute, left_over, union
+from deployments.selectors.statistics.rollup_parts import reading
+
+MINUTE = timedelta(minutes=1)
+UNDER_WAY = timedelta(minutes=2)
+"""A minute that ended so lately may still be booked."""
+MOST_GAPS = 200
+
+_SEEN = "select at, span, minutes from counted where version = 0 order by at"
+_MINUTES = "select at from counted where version = 0 order by at"
+
+
+@dataclass(frozen=True, slots=True)
+class GapView:
+    """A stretch in which a gateway was not read; `lost`: what it counted then is not known."""
+
+    source: str
+    start: datetime
+    end: datetime | None
+    why: GapReason
+    lost: bool
+    detail: str
+
+    @property
+    def gateway(self) -> str:
+        return self.source.removeprefix("gateway:")
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What was observed of an endpoint from `start` up to `end` (whole minutes, UTC).
+
+    `missing` are the minutes of which nothing is known; where only hours are kept, the hour that
+    some are missing from stands for them. Time before the endpoint was first read is not expected.
+    """
+
+    start: datetime
+    end: datetime
+    expected_minutes: int
+    observed_minutes: int
+    missing: Sequence[Span]
+    gaps: Sequence[GapView]
+
+    @property
+    def missing_minutes(self) -> int:
+        return max(self.expected_minutes - self.observed_minutes, 0)
+
+    @property
+    def share(self) -> float | None:
+        """Observed ÷ expected, 0 to 1; None where nothing was expected."""
+        if not self.expected_minutes:
+            return None
+        return min(self.observed_minutes / self.expected_minutes, 1.0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every minute was observed and no count was lost."""
+        return not self.missing_minutes and not any(gap.lost for gap in self.gaps)
+
+
+def coverage(
+    endpoint: Endpoint, start: datetime, end: datetime, *, now: datetime | None = None
+) -> Coverage:
+    """How much of the stretch was observed, what is missing, and why; seven queries."""
+    moment = now or datetime.now(UTC)
+    first = _first_minute(endpoint)
+    begin = max(floor_minute(start), first) if first else floor_minute(end)
+    stop = max(min(floor_minute(end), floor_minute(moment - UNDER_WAY)), begin)
+    seen: list[Span] = []
+    observed = 0
+    for at, span, minutes in reading([endpoint.pk], begin, stop).rows(_SEEN):
+        observed += int(minutes)
+        if minutes >= span:
+            seen.append(Span(at, at + MINUTE * span))
+    return Coverage(
+        start=begin,
+        end=stop,
+        expected_minutes=Span(begin, stop).minutes,
+        observed_minutes=observed,
+        missing=_missing(endpoint, Span(begin, stop), seen),
+        gaps=gaps_of(endpoint, begin, max(stop, floor_minute(end))),
+    )
+
+
+def gaps_of(endpoint: Endpoint, start: datetime, end: datetime) -> list[GapView]:
+    """When the gateways of an endpoint's environment were not read, newest first; two queries."""
+    names = GatewayListener.objects.filter(environment_id=endpoint.environment_id).values_list(
+        "gateway__name", flat=True
+    )
+    return _gaps([f"gateway:{name}" for name in names], start, end)
+
+
+def gaps_between(start: datetime, end: datetime) -> list[GapView]:
+    """When any gateway was not read, newest first; one query."""
+    return _gaps(None, start, end)
+
+
+def _gaps(sources: list[str] | None, start: datetime, end: datetime) -> list[GapView]:
+    rows = CountGap.objects.filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=start), started_at__lt=end
+    )
+    if sources is not None:
+        rows = rows.filter(source__in=sources)
+    return [
+        GapView(row.source, row.started_at, row.ended_at, GapReason(row.why), row.lost, row.detail)
+        for row in rows[:MOST_GAPS]
+    ]
+
+
+def _missing(endpoint: Endpoint, whole: Span, seen: list[Span]) -> list[Span]:
+    """Stretches without a row. Of an hour that is not whole, its minutes say which are missing."""
+    known = union(seen)
+    if not left_over(whole, known):
+        return []
+    minutes = reading(
+        [endpoint.pk], whole.start, whole.end, excluded={endpoint.pk: known}, coarsest="minute"
+    )
+    there = [Span(at, at + MINUTE) for (at,) in minutes.rows(_MINUTES)]
+    return left_over(whole, [*known, *there])
+
+
+def _first_minute(endpoint: Endpoint) -> datetime | None:
+    """When anything was first read of the endpoint: before that nothing was to be expected."""
+    minute = (
+        MinuteRollup.objects.filter(endpoint=endpoint)
+        .order_by("minute")
+        .values_list("minute", flat=True)
+        .first()
+    )
+    hour = HourRollup.objects.filter(endpoint=endpoint).aggregate(first=Min("hour"))["first"]
+    known = [at for at in (minute, hour) if at is not None]
+    return min(known) if known else None

@@ -1,0 +1,227 @@
+"""Adding minutes up to hours, hours to days, and seeing to it that they stay equal.
+
+A booking into an hour and the making of that hour exclude each other (see `rolled`); a booking into
+an hour that was made already takes the hour's mark away, and it is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+
+from deployments.models import (
+    DayRollup,
+    HourRollup,
+    MinuteRollup,
+    RolledKind,
+    RolledSpan,
+    SeriesHour,
+    SeriesMinute,
+)
+from deployments.models.statistics import Rollup
+from deployments.rules.statistics.measurements import Summary
+from deployments.rules.statistics.parts import DAY, HOUR, day_of, hour_of
+from deployments.rules.statistics.rollups import Counted
+from deployments.selectors.statistics.measurements import summary_of
+from deployments.selectors.statistics.rollups import counted_of
+from deployments.services.statistics.rolled import COUNTS, SERIES, lock, mark
+from deployments.services.statistics.rollups import add_traffic, add_work
+
+SETTLED_AFTER = timedelta(minutes=2)
+"""An hour that ended so long ago is whole, but for what is booked late."""
+MOST_HOURS = 72
+"""Hours that are made in one go; what is left is due at the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A count of an hour that is not the sum of its minutes."""
+
+    kind: str
+    start: datetime
+    endpoint_id: int
+    version: int
+    had: int
+    has: int
+
+
+def roll_due(now: datetime) -> dict[str, int]:
+    """Make what is due: hours, then days, then hours of measured series; gives how many of each."""
+    end = hour_of(now - SETTLED_AFTER)
+    hours = _unmarked(RolledKind.HOUR, _first(_FIRST_MINUTE), end, HOUR)[:MOST_HOURS]
+    for hour in hours:
+        roll_hour(hour)
+    days = _unmarked(RolledKind.DAY, _first(_FIRST_HOUR), day_of(end), DAY)
+    made = sum(roll_day(day) for day in days[:MOST_HOURS])
+    series = _unmarked(RolledKind.SERIES_HOUR, _first(_FIRST_SERIES), end, HOUR)[:MOST_HOURS]
+    for hour in series:
+        roll_series_hour(hour)
+    return {"hours": len(hours), "days": made, "series_hours": len(series)}
+
+
+@transaction.atomic
+def roll_hour(hour: datetime) -> list[Difference]:
+    """Make one hour from its minutes; gives where an hour that was marked as whole was not.
+
+    An hour whose minutes are gone already, all or some, stays as it is.
+    """
+    lock(COUNTS, [hour], shared=False)
+    marked = RolledSpan.objects.filter(kind=RolledKind.HOUR, start=hour).exists()
+    minutes = MinuteRollup.objects.filter(minute__gte=hour, minute__lt=hour + HOUR)
+    sums: dict[tuple[int, int], Counted] = {}
+    observed: dict[tuple[int, int], int] = {}
+    for row in minutes.order_by().iterator(chunk_size=5000):
+        slot = (row.endpoint_id, row.version)
+        sums[slot] = sums[slot] + counted_of(row) if slot in sums else counted_of(row)
+        observed[slot] = observed.get(slot, 0) + 1
+    before = {(r.endpoint_id, r.version): r for r in HourRollup.objects.filter(hour=hour)}
+    kept = sum(before[slot].minutes for slot in before)
+    if kept > sum(observed.values()):
+        # Its minutes went away by the policy of retention: they cannot say better.
+        mark(RolledKind.HOUR, hour)
+        return []
+    differences = [
+        Difference("hour", hour, *slot, before[slot].requests if slot in before else 0, n)
+        for slot, n in _requests(sums, before)
+        if marked and (before[slot].requests if slot in before else 0) != n
+    ]
+    HourRollup.objects.filter(hour=hour).delete()
+    HourRollup.objects.bulk_create(
+        [_row(HourRollup, "hour", hour, slot, sums[slot], observed[slot]) for slot in sorted(sums)],
+        batch_size=1000,
+    )
+    mark(RolledKind.HOUR, hour)
+    RolledSpan.objects.filter(kind=RolledKind.DAY, start=day_of(hour)).delete()
+    return differences
+
+
+@transaction.atomic
+def roll_day(day: datetime) -> bool:
+    """Make one day from its hours, when all 24 are whole; gives whether they were."""
+    hours = [day + HOUR * n for n in range(24)]
+    lock(COUNTS, hours, shared=False)
+    whole = RolledSpan.objects.filter(kind=RolledKind.HOUR, start__in=hours).count()
+    if whole < len(hours):
+        return False
+    sums: dict[tuple[int, int], Counted] = {}
+    observed: dict[tuple[int, int], int] = {}
+    for row in HourRollup.objects.filter(hour__gte=day, hour__lt=day + DAY).order_by():
+        slot = (row.endpoint_id, row.version)
+        sums[slot] = sums[slot] + counted_of(row) if slot in sums else counted_of(row)
+        observed[slot] = observed.get(slot, 0) + row.minutes
+    DayRollup.objects.filter(day=day).delete()
+    DayRollup.objects.bulk_create(
+        [_row(DayRollup, "day", day, slot, sums[slot], observed[slot]) for slot in sorted(sums)],
+        batch_size=1000,
+    )
+    mark(RolledKind.DAY, day)
+    return True
+
+
+@transaction.atomic
+def roll_series_hour(hour: datetime) -> None:
+    """Make one hour of every measured series from its minutes."""
+    lock(SERIES, [hour], shared=False)
+    mark(RolledKind.SERIES_HOUR, hour)
+    sums: dict[int, Summary] = {}
+    rows = SeriesMinute.objects.filter(minute__gte=hour, minute__lt=hour + HOUR).order_by()
+    for row in rows.iterator(chunk_size=5000):
+        one = summary_of(row)
+        sums[row.series_id] = sums[row.series_id] + one if row.series_id in sums else one
+    if not sums:
+        return
+    SeriesHour.objects.filter(hour=hour).delete()
+    SeriesHour.objects.bulk_create(
+        [
+            SeriesHour(
+                series_id=key,
+                hour=hour,
+                count=one.count,
+                total=one.total,
+                minimum=one.minimum,
+                maximum=one.maximum,
+                newest=one.newest,
+                newest_at=one.newest_at,
+            )
+            for key, one in sums.items()
+        ],
+        batch_size=1000,
+    )
+
+
+def rebuild(
+    start: datetime, end: datetime, say: Callable[[datetime], None] | None = None
+) -> list[Difference]:
+    """Make every hour and day from `start` up to `end` anew; gives where they had been wrong."""
+    found: list[Difference] = []
+    hour = hour_of(start)
+    while hour < end:
+        found += roll_hour(hour)
+        roll_series_hour(hour)
+        if say is not None:
+            say(hour)
+        hour += HOUR
+    day = day_of(start)
+    while day < end:
+        roll_day(day)
+        day += DAY
+    return found
+
+
+def _requests(
+    sums: dict[tuple[int, int], Counted], before: Collection[tuple[int, int]]
+) -> list[tuple[tuple[int, int], int]]:
+    slots = sorted({*sums, *before})
+    return [(slot, sums[slot].traffic.requests if slot in sums else 0) for slot in slots]
+
+
+def _row(
+    model: type[Rollup], name: str, at: datetime, slot: tuple[int, int], one: Counted, minutes: int
+) -> Rollup:
+    row = model(endpoint_id=slot[0], version=slot[1], minutes=minutes, **{name: at})
+    add_traffic(row, one.traffic)
+    add_work(row, one.work)
+    return row
+
+
+_FIRST_MINUTE = """
+    select min(first.at) from deployments_endpoint as e, lateral (
+        select minute as at from deployments_minuterollup
+        where endpoint_id = e.id order by minute limit 1
+    ) as first
+"""
+_FIRST_HOUR = "select min(hour) from deployments_hourrollup"
+_FIRST_SERIES = """
+    select min(first.at) from deployments_measuredseries as s, lateral (
+        select minute as at from deployments_seriesminute
+        where series_id = s.id order by minute limit 1
+    ) as first
+"""
+
+
+def _first(query: str) -> datetime | None:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        row = cursor.fetchone()
+    found: datetime | None = row[0] if row else None
+    return found
+
+
+def _unmarked(
+    kind: RolledKind, first: datetime | None, end: datetime, step: timedelta
+) -> list[datetime]:
+    """Beginnings of what is not marked as whole, oldest first."""
+    if first is None:
+        return []
+    start = day_of(first) if step == DAY else hour_of(first)
+    marked = set(
+        RolledSpan.objects.filter(kind=kind, start__gte=start, start__lt=end).values_list(
+            "start", flat=True
+        )
+    )
+    count = max(int((end - start) / step), 0)
+    times = (start + step * n for n in range(count))
+    return [at for at in times if at not in marked]
