@@ -21,6 +21,7 @@ from deployments.documents.occurrence_words import said
 from deployments.rules.causes.board import Mover
 from deployments.rules.causes.signals import KINDS, Signal
 from deployments.rules.statistics import charts
+from deployments.rules.statistics.charts import Grid
 from deployments.selectors.causes.board import LATE, Board, board
 from deployments.selectors.causes.occurrences import occurrences
 from deployments.selectors.causes.signals import signals_of
@@ -72,17 +73,21 @@ class CausesChartView(APIView):
             for one in occurrences(endpoint, start, end)
             if grid.start <= one.at <= grid.end
         ]
-        lines = [_line(one) for one in signals if one.kind.code == kind]
+        lines = [_line(one, grid) for one in signals if one.kind.code == kind]
         document = charts.chart(lines, markers=markers)
         document["span"] = [machine_time(grid.start), machine_time(grid.end)]
         return Response(document)
 
 
-def _line(signal: Signal) -> dict[str, Any]:
+def _line(signal: Signal, grid: Grid) -> dict[str, Any]:
+    """A line with its gaps: where nothing was measured nothing is drawn."""
+    values = dict(signal.points)
+    times = grid.times if signal.step_s == grid.step else list(values)
+    shown = [values.get(at) for at in times]
     line: dict[str, Any] = {
         "name": f"v{signal.version}" if signal.version else signal.place or _("all"),
-        "x": [machine_time(at) for at, _value in signal.points],
-        "y": [round(value, 4) for _at, value in signal.points],
+        "x": [machine_time(at) for at in times],
+        "y": [None if value is None else round(value, 4) for value in shown],
     }
     return {**line, "version": signal.version} if signal.version else line
 

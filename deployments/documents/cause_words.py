@@ -168,8 +168,12 @@ def movers(board: Board) -> list[Told]:
 
 
 def steady(board: Board) -> list[str]:
-    """What stayed as it was, in short."""
-    return [steady_text(one) for one in board.case.steady]
+    """What stayed as it was: of the endpoint as a whole, the business and the machines."""
+    return [
+        steady_text(one)
+        for one in board.case.steady
+        if not one.signal.version or one.signal.kind.layer is Layer.BUSINESS
+    ]
 
 
 def meanings(board: Board) -> list[Meaning]:

@@ -289,6 +289,28 @@ class TestMeanings:
     def test_each_pattern_is_known_by_its_moves(self, expected: str, signals: list[Signal]) -> None:
         assert codes(find_case(signals, []))[0] == expected
 
+    def test_a_machine_that_was_busy_all_the_time_is_not_nothing_to_do_with_it(self) -> None:
+        case = find_case(
+            [
+                signal("host_cpu", steps(1, (0, 99.0)), place="gpu-1"),
+                signal("p99", steps(2, (0, 20.0), (100, 60.0))),
+                signal("queue", steps(3, (0, 1.0))),
+                signal("compute", steps(4, (0, 5.0))),
+            ],
+            [],
+        )
+        assert codes(case) == ["machine_busy"]
+
+    def test_a_version_that_fails_outright_needs_no_long_look(self) -> None:
+        case = find_case(
+            [
+                signal("errors", steps(2, (0, 0.0)), 1),
+                signal("errors", [(at(120), 100.0)], 2),
+            ],
+            [at(119)],
+        )
+        assert codes(case) == ["version_fails"]
+
     def test_a_slower_model_is_not_blamed_on_what_lies_outside_it(self) -> None:
         case = find_case(
             [

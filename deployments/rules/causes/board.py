@@ -10,12 +10,14 @@ from statistics import median
 from deployments.rules.causes.moves import MINUTES, SECONDS, Care, Move, level, moves
 from deployments.rules.causes.signals import DEPTH, ORDER, Bad, Kind, Signal
 
-BEFORE = timedelta(minutes=10)
+BEFORE = timedelta(minutes=5)
 """What moved longer ago than this before the symptom is taken for another story."""
 CLOSE = timedelta(minutes=2)
 AFTER = timedelta(minutes=3)
 ENOUGH = 6
 """Points of a version that its level is taken from when versions are held against each other."""
+PLAIN = 50.0
+"""Percent of errors that need no more than one point: a version that fails is soon taken off."""
 TWICE = 2.0
 
 
@@ -107,12 +109,14 @@ def find_case(
     if symptom is None:
         return Case(None, steady=_steady(signals, set()))
     within = [one for one in all_movers if _belongs(one, symptom)]
-    first_of_each = {id(one.signal): one for one in reversed(_in_order(within))}
-    movers = _in_order(list(first_of_each.values()))
+    far_to_near = sorted(within, key=lambda one: abs(one.move.at - symptom.move.at), reverse=True)
+    # Of each signal the move that is nearest: an earlier one is of another story.
+    nearest = {id(one.signal): one for one in far_to_near}
+    movers = _in_order(list(nearest.values()))
     case = Case(
         symptom=symptom,
         movers=tuple(movers),
-        steady=_steady(signals, set(first_of_each)),
+        steady=_steady(signals, set(nearest)),
         contrasts=_contrasts(signals, symptom.move.at),
     )
     return _with_what_was_before(case, happened)
@@ -183,7 +187,7 @@ def _contrasts(signals: Sequence[Signal], since: datetime) -> tuple[Contrast, ..
         if not one.version or one.place or one.kind.bad is Bad.EITHER:
             continue
         values = [value for at, value in one.points if at >= since]
-        if len(values) >= ENOUGH:
+        if len(values) >= ENOUGH or _is_plain(one.kind, values):
             by_kind.setdefault(one.kind.code, {})[one.version] = (one.kind, median(values))
     found = []
     for levels in by_kind.values():
@@ -192,6 +196,10 @@ def _contrasts(signals: Sequence[Signal], since: datetime) -> tuple[Contrast, ..
             if beside and _far_worse(kind, value, median(beside)):
                 found.append(Contrast(kind, version, value, median(beside)))
     return tuple(sorted(found, key=lambda one: (-DEPTH[one.kind.layer], one.kind.code)))
+
+
+def _is_plain(kind: Kind, values: Sequence[float]) -> bool:
+    return kind.code == "errors" and bool(values) and median(values) >= PLAIN
 
 
 def _far_worse(kind: Kind, value: float, beside: float) -> bool:

@@ -103,10 +103,8 @@ def _overload(look: _Look) -> Iterator[Finding]:
 def _thermal(look: _Look) -> Iterator[Finding]:
     slower = look.fell("gpu_clock")
     hot = look.rose("gpu_temperature") or look.steady("gpu_temperature")
-    if slower and hot:
-        degrees = hot.move.after if isinstance(hot, Mover) else hot.level
-        if isinstance(hot, Mover) or degrees >= HOT_C:
-            yield Finding("thermal", "cooling", _given(hot, slower, look.rose("compute")))
+    if slower and hot and (isinstance(hot, Mover) or hot.level >= HOT_C):
+        yield Finding("thermal", "cooling", _given(hot, slower, look.rose("compute")))
 
 
 def _memory(look: _Look) -> Iterator[Finding]:
@@ -121,15 +119,20 @@ def _transfer(look: _Look) -> Iterator[Finding]:
 
 
 def _machine(look: _Look) -> Iterator[Finding]:
-    cpu = look.rose("host_cpu")
+    cpu = look.rose("host_cpu") or look.steady("host_cpu")
     slow = look.rose("compute") or look.rose("queue") or look.rose("p99")
-    if cpu and slow and cpu.move.after >= BUSY_PERCENT:
+    if cpu and slow and _percent_of(cpu) >= BUSY_PERCENT:
         yield Finding("machine_busy", "capacity", _given(cpu, slow))
+
+
+def _percent_of(one: Mover | Steady) -> float:
+    return one.move.after if isinstance(one, Mover) else one.level
 
 
 def _outside(look: _Look) -> Iterator[Finding]:
     slow, queue, compute = look.rose("p99"), look.steady("queue"), look.steady("compute")
-    if slow and queue and compute and not look.rose("timeouts"):
+    busy = any(True for _ in _machine(look))
+    if slow and queue and compute and not busy and not look.rose("timeouts"):
         yield Finding("outside_model", "slow_requests", _given(slow, queue, compute))
 
 
