@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -63,6 +64,8 @@ def _library() -> Any:
             f"page itself. ({error})",
             retryable=False,
         ) from error
+    # It tells of each table of each font.
+    logging.getLogger("fontTools").setLevel(logging.WARNING)
     return weasyprint
 
 

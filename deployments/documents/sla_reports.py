@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -23,12 +24,13 @@ from deployments.documents.sla_words import (
 from deployments.models import Endpoint
 from deployments.selectors.objectives.sla import sla
 from deployments.selectors.objectives.sla_portfolio import PortfolioFilter, month_portfolio
-from deployments.selectors.objectives.sla_types import SlaPage
+from deployments.selectors.objectives.sla_types import DayReport, SlaPage
 
 CSS = settings.BASE_DIR / "static" / "css"
 STYLES = [CSS / "sla-paper.css"]
-# WeasyPrint draws pictures apart from the document: what they look like travels inside them.
-PICTURES = CSS / "sla-paper-charts.css"
+# WeasyPrint draws pictures apart from the document: what they look like travels inside them, so
+# the file lies beside the templates and is never served.
+PICTURES = settings.BASE_DIR / "templates" / "deployments" / "sla" / "paper-charts.css"
 
 
 def promise_pdf(
@@ -47,9 +49,30 @@ def pdf_of(page: SlaPage, language: str, now: datetime) -> bytes:
     context |= {
         "lang": language,
         "paper": _pictures(),
+        "strip": strip(page.days),
         "chart": charts(page, context["changes"], now, "chart-paper", PAPER_WIDTH, PAPER_HEIGHT),
     }
     return _written("deployments/sla/print.html", context)
+
+
+def strip(days: Sequence[DayReport]) -> list[dict[str, Any]]:
+    """The days of a month side by side, as the cover draws them (620 wide)."""
+    slot = 620 / max(len(days), 1)
+    found = []
+    for index, day in enumerate(days):
+        middle = slot * (index + 0.5)
+        found.append(
+            {
+                "x": f"{slot * index + 1:.1f}",
+                "width": f"{slot - 2:.1f}",
+                "left": f"{middle - 4:.1f}",
+                "right": f"{middle + 4:.1f}",
+                "middle": f"{middle:.1f}",
+                "state": day.state.value,
+                "day": day.date.day,
+            }
+        )
+    return found
 
 
 def file_name(page: SlaPage, language: str) -> str:

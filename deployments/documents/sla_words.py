@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from console.templatetags.console_formats import latency, percentage, span, whole_number
 from console.templatetags.console_phrases import objective as objective_name
+from console.templatetags.console_states import look
 from deployments.documents.occurrence_words import Said, said
 from deployments.rules.objectives.sla_drawings import (
     BudgetDrawing,
@@ -23,7 +24,12 @@ from deployments.rules.objectives.sla_drawings import (
 from deployments.rules.objectives.slo import Promise
 from deployments.rules.objectives.spans import Span, minutes_of
 from deployments.selectors.objectives.sla_portfolio import MonthPortfolio
-from deployments.selectors.objectives.sla_types import ObjectiveReport, SlaPage, SlaRow
+from deployments.selectors.objectives.sla_types import (
+    DayReport,
+    ObjectiveReport,
+    SlaPage,
+    SlaRow,
+)
 from models_registry.rules import contract_document, contract_terms
 
 VERDICTS: Final = {
@@ -51,6 +57,8 @@ SENTENCES: Final = {
         gettext_lazy("Nobody has called %(model)s this month yet, so there is nothing to judge."),
     ),
 }
+_BY_GRAVITY = (Promise.BROKEN, Promise.AT_RISK, Promise.KEPT)
+MOST_NAMED = 8
 PAPER_WIDTH, PAPER_HEIGHT = 672.0, 210.0
 WIDE, NARROW = (1000.0, 250.0), (420.0, 230.0)
 
@@ -61,10 +69,13 @@ class Judged:
 
     report: ObjectiveReport
     name: str
+    short: str
+    target: str
     promise: str
     reached: str
     budget: str
     left_percent: float | None
+    bar: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +96,10 @@ def promise_context(page: SlaPage, now: datetime) -> dict[str, Any]:
         "sentence": sentence(page.model, page.state, is_over=page.is_over),
         "judged": [judged(one) for one in page.objectives],
         "explained": explained(page),
+        "told": told(page),
         "blanks": range(page.first.weekday()),
         "weekdays": weekdays(),
+        "weeks": _weeks(page),
         "changes": changes,
         "charts": [
             charts(page, changes, now, "chart-wide", *WIDE),
@@ -101,6 +114,7 @@ def promise_context(page: SlaPage, now: datetime) -> dict[str, Any]:
             {
                 "date": day.date,
                 "state": day.state,
+                "word": state_word(day.state),
                 "requests": day.requests,
                 "values": [day.attained.get(one.name) for one in page.objectives],
             }
@@ -111,6 +125,7 @@ def promise_context(page: SlaPage, now: datetime) -> dict[str, Any]:
             {
                 "first": month.first,
                 "state": month.state,
+                "word": state_word(month.state),
                 "requests": month.requests,
                 "left": month.budget_left_share,
                 "values": [month.attained.get(one.name) for one in page.objectives],
@@ -151,10 +166,13 @@ def judged(one: ObjectiveReport) -> Judged:
     return Judged(
         report=one,
         name=objective_name(one.name),
+        short=_short(one),
+        target=percentage(one.target, 4),
         promise=promise_of(one),
         reached=_("no requests") if one.attained is None else exact_percent(one),
         budget=_budget(one),
         left_percent=None if share is None else round(max(share, 0.0) * 100, 1),
+        bar=_bar(share),
     )
 
 
@@ -185,7 +203,15 @@ def explained(page: SlaPage) -> list[str]:
     """The month in a few plain sentences: what was reached, what it cost, what went wrong."""
     if page.contract is None:
         return [_("No contract is in force, so nothing is promised yet.")]
-    found = [reached_sentence(one) for one in page.objectives if one.attained is not None]
+    return [
+        *(reached_sentence(one) for one in page.objectives if one.attained is not None),
+        *told(page),
+    ]
+
+
+def told(page: SlaPage) -> list[str]:
+    """What the figures do not say: how many requests, incidents, what is left out."""
+    found = []
     if page.requests:
         found.append(_("%(count)s requests were counted.") % {"count": whole_number(page.requests)})
     if page.incidents:
@@ -264,10 +290,17 @@ def portfolio_context(portfolio: MonthPortfolio, now: datetime) -> dict[str, Any
             {
                 "state": state.value,
                 "count": portfolio.count(state),
-                "percent": f"{100 * portfolio.count(state) / total:.2f}" if total else "0",
+                "word": state_word(state),
+                **_part(portfolio, states[:index], state),
             }
-            for state in states
+            for index, state in enumerate(states)
         ],
+        "worst": next((state.value for state in _BY_GRAVITY if portfolio.count(state)), "no_data"),
+        "attention": [
+            f"{row.environment}/{row.model}: {_why(row)}"
+            for row in portfolio.rows
+            if row.state in (Promise.BROKEN, Promise.AT_RISK)
+        ][:MOST_NAMED],
         "headline": headline(portfolio),
         "rows": [row_words(row) for row in portfolio.rows],
         "now": now,
@@ -296,7 +329,49 @@ def headline(portfolio: MonthPortfolio) -> str:
 
 def row_words(row: SlaRow) -> dict[str, Any]:
     """A row of the portfolio."""
-    return {"row": row, "judged": [judged(one) for one in row.objectives]}
+    return {
+        "row": row,
+        "word": state_word(row.state),
+        "judged": [judged(one) for one in row.objectives],
+        "bar": _bar(row.budget_left_share),
+    }
+
+
+def _why(row: SlaRow) -> str:
+    """The objective that a row's state comes from, in words."""
+    return " ".join(reached_sentence(one) for one in row.objectives if one.state == row.state)
+
+
+def _short(one: ObjectiveReport) -> str:
+    name = objective_name(one.name)
+    return name if one.threshold_ms is None else f"{name} ≤ {latency(one.threshold_ms)}"
+
+
+def state_word(state: Promise) -> str:
+    """“Kept”, “Broken” …, as everywhere in the console."""
+    return str(look("promise", state.value).label)
+
+
+def _part(portfolio: MonthPortfolio, before: Sequence[Promise], state: Promise) -> dict[str, str]:
+    """Where a state's part of the bar begins, and how wide it is, in percent."""
+    total = len(portfolio.rows) or 1
+    start = sum(portfolio.count(one) for one in before)
+    return {
+        "x": f"{100 * start / total:.2f}",
+        "percent": f"{100 * portfolio.count(state) / total:.2f}",
+    }
+
+
+def _bar(share: float | None) -> str:
+    """The width of a bar of what is left, 0 to 100; empty where nothing is known."""
+    return "" if share is None else f"{100 * min(max(share, 0.0), 1.0):.1f}"
+
+
+def _weeks(page: SlaPage) -> list[list[DayReport | None]]:
+    """The days by weeks from Monday on, with None outside of the month."""
+    days: list[DayReport | None] = [None] * page.first.weekday() + [*page.days]
+    days += [None] * (-len(days) % 7)
+    return [days[begin : begin + 7] for begin in range(0, len(days), 7)]
 
 
 def _budget(one: ObjectiveReport) -> str:
