@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from django.urls import reverse
 from django.utils.translation import gettext, gettext_lazy
 
 from console.templatetags import console_formats as text
+from deployments.rules.fleet.catalogue import SERIES
 from deployments.rules.fleet.gpu_fields import FIELDS, GpuField, Group
 from deployments.rules.fleet.gpus import SHARES, nvlink_speed
 from deployments.rules.fleet.hosts import SERIES as OF_HOSTS
@@ -44,14 +45,13 @@ _FACES: Final = (
 _VERSION_COLUMNS: Final = (
     "requests_per_second",
     "batch_efficiency",
-    "queue_p50_ms",
     "queue_p95_ms",
     "queue_p99_ms",
     "compute_p50_ms",
     "compute_p95_ms",
     "compute_p99_ms",
-    "cache_hit_percent",
     "pending_requests",
+    "cache_hit_percent",
 )
 
 
@@ -70,7 +70,7 @@ def shown(value: float, unit: str) -> str:
     if unit == "J":
         return f"{value / 3.6e6:,.2f} kWh"
     number = f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:,.2f}"
-    return f"{number} {unit}".strip()
+    return f"{number}{unit}" if unit.startswith("/") else f"{number} {unit}".strip()
 
 
 def of_machine(machine: MachineNow | None) -> dict[str, Any] | None:
@@ -81,6 +81,7 @@ def of_machine(machine: MachineNow | None) -> dict[str, Any] | None:
         "at": machine.at,
         "faults": sorted(machine.faults.items()),
         "gpus": [_gpu(one) for one in machine.gpus],
+        "gpu_columns": [gettext(SERIES[one].title) for one in _FACES],
         "gpu_source": machine.gpu_source,
         "why_no_gpus": machine.why_no_gpus,
         "host": _lines(machine.host, [one.series for one in OF_HOSTS]),
@@ -126,7 +127,6 @@ def _gpu(gpu: GpuNow) -> dict[str, Any]:
     figures = gpu.figures
     share = figures.get("gpu_memory_used_percent")
     used, total = figures.get("gpu_memory_used_bytes"), figures.get("gpu_memory_total_bytes")
-    faces = [one for one in _FACES if one in figures]
     return {
         "device": gpu.device,
         "model": gpu.model,
@@ -141,11 +141,17 @@ def _gpu(gpu: GpuNow) -> dict[str, Any]:
             if used and total
             else ""
         ),
-        "faces": _lines(figures, faces),
+        "faces": [_face(figures, one) for one in _FACES],
         "reasons": [gettext(word) for word in gpu.reasons],
         "no_nvlink": bool(gpu.model) and not nvlink_speed(gpu.model),
         "groups": _groups(figures),
     }
+
+
+def _face(figures: Mapping[str, Figure], series: str) -> dict[str, Any]:
+    """A figure of the table; one that the card does not tell has a dash in its place."""
+    found = _lines(figures, [series])
+    return found[0] if found else {"title": gettext(SERIES[series].title), "shown": "—"}
 
 
 def _groups(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
@@ -191,9 +197,7 @@ def _columns() -> list[tuple[str, str]]:
     return found
 
 
-def _lines(
-    figures: Mapping[str, Figure], order: list[str] | tuple[str, ...]
-) -> list[dict[str, Any]]:
+def _lines(figures: Mapping[str, Figure], order: Sequence[str]) -> list[dict[str, Any]]:
     return [
         {
             "series": series,

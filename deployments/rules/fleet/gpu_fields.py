@@ -217,7 +217,7 @@ LINK_FIELDS: Final = (
         _("Much more one way than the other: the parts of a model are placed unevenly."),
     ),
     GpuField(
-        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", 202, "gpu_pcie_replays_per_minute", "1/min",
+        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", 202, "gpu_pcie_replays_per_minute", "/min",
         Group.LINKS,
         _("PCIe replays"),
         _("Packets that had to be sent again."),
