@@ -34,6 +34,7 @@ from deployments.views import (
     silences,
     sla,
     sla_leaving,
+    slow_requests,
     states,
     telemetry,
     trials,
@@ -72,6 +73,9 @@ urlpatterns = [
         name="endpoint-telemetry-reference",
     ),
     path("endpoints/<slug:environment>/<str:model>/causes/", causes.detail, name="endpoint-causes"),
+    path(
+        "endpoints/<slug:environment>/<str:model>/slow/", slow_requests.detail, name="endpoint-slow"
+    ),
     path(
         "endpoints/<slug:environment>/<str:model>/compare/",
         version_comparisons.compare,

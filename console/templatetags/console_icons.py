@@ -20,6 +20,8 @@ ICONS: Final[dict[str, str]] = {
     "jobs": '<rect x="2" y="2.5" width="12" height="4" rx="1"/>'
     '<rect x="2" y="9.5" width="12" height="4" rx="1"/><path d="M4.5 4.5h.01M4.5 11.5h.01"/>',
     "incidents": '<path d="M8 2.25 14.25 13.5H1.75z"/><path d="M8 6.25v3.5M8 11.5v.25"/>',
+    "alerts": '<path d="M4 6.75a4 4 0 0 1 8 0c0 3.5 1.25 4.5 1.25 4.5H2.75S4 10.25 4 6.75z"/>'
+    '<path d="M6.75 13.5c.5.7 2 .7 2.5 0M1.75 4.5a6 6 0 0 1 1.5-2.5M14.25 4.5A6 6 0 0 0 12.75 2"/>',
     "nodes": '<rect x="4" y="4" width="8" height="8" rx="1.25"/><path d="M6.5 6.5h3v3h-3z"/>'
     '<path d="M6 4V1.75M10 4V1.75M6 14.25V12M10 14.25V12M4 6H1.75M4 10H1.75M14.25 6H12'
     'M14.25 10H12"/>',

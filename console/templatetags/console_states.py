@@ -124,9 +124,19 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "acknowledged": StateLook("warn", "active", _("Seen to")),
         "resolved": StateLook("ok", "good", _("Resolved")),
     },
+    "alert": {
+        "pending": StateLook("neutral", "waiting", _("Not long enough yet")),
+        "firing": StateLook("bad", "bad", _("Firing")),
+        "resolved": StateLook("ok", "good", _("Resolved")),
+    },
+    "switch": {
+        "on": StateLook("ok", "good", _("On")),
+        "off": StateLook("neutral", "stopped", _("Off")),
+    },
     "severity": {
         "P1": StateLook("bad", "bad", _("P1: at once")),
         "P2": StateLook("warn", "warn", _("P2: today")),
+        "P3": StateLook("info", "open", _("P3: to be seen to")),
     },
     "rollback_level": {
         "1": StateLook("info", "back", _("Level 1: last good version")),

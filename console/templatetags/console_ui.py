@@ -37,6 +37,7 @@ NAVIGATION: Final = (
     ("models", _("Models"), "models_registry:model-list", True),
     ("endpoints", _("Endpoints"), "deployments:endpoint-list", True),
     ("rollouts", _("Rollouts"), "deployments:rollout-list", False),
+    ("alerts", _("Alerts"), "deployments:alert-list", False),
     ("incidents", _("Incidents"), "deployments:incident-list", False),
     ("jobs", _("Jobs"), "console:job-list", True),
     ("nodes", _("Nodes"), "deployments:node-list", False),

@@ -5,6 +5,23 @@ from __future__ import annotations
 from django.urls import path
 
 from deployments.api.access import AccessPolicyView
+from deployments.api.alert_rules import (
+    AlertRuleListView,
+    AlertRulePreviewView,
+    AlertRuleRestoreView,
+    AlertRuleView,
+    AlertSignalListView,
+)
+from deployments.api.alerts import (
+    AlertAcknowledgeView,
+    AlertChartView,
+    AlertCommentView,
+    AlertListView,
+    AlertView,
+    SilenceEndView,
+    SilenceListView,
+    SilenceView,
+)
 from deployments.api.callers import (
     CallerBlockView,
     CallerKeyListView,
@@ -109,6 +126,7 @@ from deployments.api.sla import (
     SlaSubscriptionView,
     SlaView,
 )
+from deployments.api.slow_requests import SlowCsvView, SlowRequestsView
 from deployments.api.statistics import ChartView, StatsView
 from deployments.api.telemetry import (
     ReferenceSampleView,
@@ -160,6 +178,8 @@ urlpatterns = [
     path("load-tests/<uuid:load_test_id>.html", LoadTestHtmlView.as_view(), name="load-test-html"),
     path("endpoints/", EndpointListView.as_view(), name="endpoint-list"),
     path(f"{_ENDPOINT}/", EndpointView.as_view(), name="endpoint-detail"),
+    path(f"{_ENDPOINT}/slow-requests/", SlowRequestsView.as_view(), name="endpoint-slow"),
+    path(f"{_ENDPOINT}/slow-requests.csv", SlowCsvView.as_view(), name="endpoint-slow-csv"),
     path(f"{_ENDPOINT}/split/", SplitView.as_view(), name="endpoint-split"),
     path(f"{_ENDPOINT}/rollback/", RollbackView.as_view(), name="endpoint-rollback"),
     path(f"{_ENDPOINT}/access/", AccessPolicyView.as_view(), name="endpoint-access"),
@@ -222,6 +242,27 @@ urlpatterns = [
     path(f"{_ROLLOUT}/abort/", RolloutAbortView.as_view(), name="rollout-abort"),
     path("diagnoses/", DiagnosisListView.as_view(), name="diagnosis-list"),
     path("diagnoses/<uuid:diagnosis_id>/", DiagnosisView.as_view(), name="diagnosis-detail"),
+    path("alerts/", AlertListView.as_view(), name="alert-list"),
+    path("alerts/<uuid:alert_id>/", AlertView.as_view(), name="alert-detail"),
+    path(
+        "alerts/<uuid:alert_id>/acknowledge/",
+        AlertAcknowledgeView.as_view(),
+        name="alert-acknowledge",
+    ),
+    path("alerts/<uuid:alert_id>/comments/", AlertCommentView.as_view(), name="alert-comments"),
+    path("alerts/<uuid:alert_id>/chart/", AlertChartView.as_view(), name="alert-chart"),
+    path("silences/", SilenceListView.as_view(), name="silence-list"),
+    path("silences/<uuid:silence_id>/", SilenceView.as_view(), name="silence-detail"),
+    path("silences/<uuid:silence_id>/end/", SilenceEndView.as_view(), name="silence-end"),
+    path("alert-signals/", AlertSignalListView.as_view(), name="alert-signal-list"),
+    path("alert-rules/", AlertRuleListView.as_view(), name="alert-rule-list"),
+    path("alert-rule-preview/", AlertRulePreviewView.as_view(), name="alert-rule-preview"),
+    path("alert-rules/<slug:rule>/", AlertRuleView.as_view(), name="alert-rule-detail"),
+    path(
+        "alert-rules/<slug:rule>/restore/",
+        AlertRuleRestoreView.as_view(),
+        name="alert-rule-restore",
+    ),
     path("incidents/", IncidentListView.as_view(), name="incident-list"),
     path("incidents/<uuid:incident_id>/", IncidentView.as_view(), name="incident-detail"),
     path(

@@ -7,10 +7,12 @@ from typing import Any
 
 from console.actors import ANY_TEAM, Somewhere
 from console.models import User
-from deployments.models import Deployment, Exclusion, Incident, MaintenanceWindow, Rollout
+from deployments.models import Alert, Deployment, Exclusion, Incident, MaintenanceWindow, Rollout, Silence
 from models_registry.models.catalog import OfModelQuerySet
 
 NAMED: dict[str, tuple[Any, str]] = {
+    "alert_id": (Alert, "endpoint__model__team_id"),
+    "silence_id": (Silence, "model__team_id"),
     "deployment_id": (Deployment, "release__version__model__team_id"),
     "incident_id": (Incident, "endpoint__model__team_id"),
     "rollout_id": (Rollout, "endpoint__model__team_id"),

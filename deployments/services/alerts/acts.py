@@ -63,7 +63,7 @@ def comment(*, alert_id: uuid.UUID, text: str, actor: Actor) -> AlertEvent:
 
 
 def _for_act(alert_id: uuid.UUID, actor: Actor) -> Alert:
-    """The alert, locked. One of a machine is anybody's who sees to any model's."""
+    """The alert, locked. One of a machine is for those who see to the whole installation's."""
     require(actor, "alert.handle")
     alert = (
         Alert.objects.visible_to(actor.user)
@@ -74,8 +74,8 @@ def _for_act(alert_id: uuid.UUID, actor: Actor) -> Alert:
     )
     if alert is None:
         raise NotFound("There is no such alert.", hint="Look at the list of alerts.")
-    if alert.endpoint is not None:
-        require(actor, "alert.handle", alert.endpoint.model.team_id)
+    team_id = alert.endpoint.model.team_id if alert.endpoint is not None else None
+    require(actor, "alert.handle", team_id)
     return alert
 
 
