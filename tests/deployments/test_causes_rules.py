@@ -173,6 +173,19 @@ class TestTheFirstMove:
         assert (case.first.move.at, case.before_s) == (at(120), 5.0)
         assert codes(case) == ["version_fails"]
 
+    def test_a_version_that_failed_for_a_few_seconds_until_it_was_taken_off_is_found(self) -> None:
+        bad = {150, 151}
+        case = find_case(
+            [
+                signal("errors", steps(1, (0, 0.0)), 1),
+                signal("errors", series(lambda i: 100.0 if i in bad else 0.0), 2),
+            ],
+            [at(149)],
+        )
+        assert case.first is not None
+        assert (case.first.move.at, case.first.signal.version) == (at(150), 2)
+        assert case.before_s == 5.0
+
     def test_a_version_that_was_there_all_the_time_has_not_appeared(self) -> None:
         case = find_case(
             [

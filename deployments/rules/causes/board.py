@@ -104,6 +104,7 @@ def find_case(
     all_movers = [
         *(Mover(one, move) for one in signals for move in found[id(one)]),
         *_appearances(signals),
+        *(Mover(one, move) for one in signals if (move := _outright(one, found[id(one)]))),
     ]
     symptom = _symptom([one for one in all_movers if one.is_bad], around)
     if symptom is None:
@@ -164,6 +165,21 @@ def _steady(signals: Sequence[Signal], moved: set[int]) -> tuple[Steady, ...]:
         for one in signals
         if id(one) not in moved and (middle := level(one.points)) is not None
     )
+
+
+def _outright(signal: Signal, known: Sequence[Move]) -> Move | None:
+    """The newest time that most requests began to fail, where it was over too soon for a level."""
+    if signal.kind.code != "errors":
+        return None
+    values = [value for _at, value in signal.points]
+    for index in range(len(values) - 1, 0, -1):
+        before = median(values[:index][-ENOUGH:])
+        if values[index] >= PLAIN > values[index - 1] and before <= PLAIN / 5:
+            at = signal.points[index][0]
+            if any(abs(one.at - at) <= AFTER for one in known):
+                return None
+            return Move(at, before, values[index])
+    return None
 
 
 def _appearances(signals: Sequence[Signal]) -> Iterator[Mover]:
