@@ -131,7 +131,7 @@ def restore(session: Session, rule: str, reason: str) -> None:
 @click.pass_obj
 def remove(session: Session, rule: str) -> None:
     """Remove a rule that did not come with the product; its alerts are over."""
-    session.client.delete(f"/alert-rules/{rule}/")
+    session.client.request("DELETE", f"/alert-rules/{rule}/")
     show({"removed": rule}, as_json=session.as_json, words=f"{rule} is removed.")
 
 

@@ -12,8 +12,9 @@ from console.models import Job, JobState, Notice, User
 from console.rules.permissions import OPERATORS
 from console.selectors.notices import open_notices
 from console.selectors.visibility import shown_to
-from deployments.models import Endpoint, Incident
+from deployments.models import Alert, Endpoint, Incident
 from deployments.rules.objectives.slo import Promise
+from deployments.selectors.alerts.pages import alerts_on_models_of
 from deployments.selectors.fleet.nodes import NodeRow, nodes_in_trouble
 from deployments.selectors.incidents.pages import unresolved_incidents
 from deployments.selectors.rollouts.pages import RolloutRow, rollouts_under_way
@@ -53,6 +54,7 @@ class Overview:
     nodes: list[NodeRow]
     running: list[Job]
     freezes: list[EnvironmentFreeze]
+    alerts: list[Alert]
     incidents: list[Incident]
     rollouts: list[RolloutRow]
 
@@ -79,6 +81,7 @@ def overview(user: User, now: datetime) -> Overview:
             .order_by("-created_at")[:10]
         ),
         freezes=freezes_near(now),
+        alerts=alerts_on_models_of(user),
         incidents=unresolved_incidents(user),
         rollouts=rollouts_under_way(user),
     )

@@ -7,7 +7,15 @@ from typing import Any
 
 from console.actors import ANY_TEAM, Somewhere
 from console.models import User
-from deployments.models import Alert, Deployment, Exclusion, Incident, MaintenanceWindow, Rollout, Silence
+from deployments.models import (
+    Alert,
+    Deployment,
+    Exclusion,
+    Incident,
+    MaintenanceWindow,
+    Rollout,
+    Silence,
+)
 from models_registry.models.catalog import OfModelQuerySet
 
 NAMED: dict[str, tuple[Any, str]] = {

@@ -16,10 +16,12 @@ from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.templatetags.console_phrases import phrase
 from deployments.models import EndpointMode
+from deployments.selectors.alerts.pages import MOST_OF_ENDPOINT, firing_of
 from deployments.selectors.rollouts.pages import active_rollout, rollout_row
 from deployments.selectors.traffic.endpoint_pages import endpoint_page
 from deployments.selectors.traffic.endpoint_types import EndpointPage, SplitView
 from deployments.selectors.traffic.endpoints import endpoint_list
+from deployments.views.alerts import alert_row
 from deployments.views.rollbacks import act_context
 from models_registry.models import Environment
 
@@ -93,8 +95,11 @@ def _context(request: HttpRequest, page: EndpointPage) -> dict[str, Any]:
     team = page.endpoint.model.team_id
     may_move = allowed(actor, "split.change", team)
     here = {"environment": page.environment, "model": page.model}
+    firing = firing_of([page.endpoint]).get(page.endpoint.pk, [])
     return {
         "page": page,
+        "alerts": [alert_row(one) for one in firing[:MOST_OF_ENDPOINT]],
+        "more_alerts": max(len(firing) - MOST_OF_ENDPOINT, 0),
         "topic": f"endpoint:{page.environment}/{page.model}",
         **act_context(request, page),
         "split": _slider(page, here, may_move=may_move),

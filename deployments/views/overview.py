@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 from console.api.authentication import actor_of, user_of
 from deployments.selectors.overview import overview
 from deployments.selectors.search import search
+from deployments.views.alerts import alert_row
 
 
 @require_safe
@@ -18,7 +19,8 @@ def home(request: HttpRequest) -> HttpResponse:
     shown = overview(actor_of(request).user, timezone.now())
     fragment = bool(request.headers.get("HX-Request"))
     template = "deployments/overview/_home.html" if fragment else "deployments/overview/home.html"
-    return render(request, template, {"overview": shown})
+    alerts = [alert_row(one) for one in shown.alerts]
+    return render(request, template, {"overview": shown, "alerts": alerts})
 
 
 @require_safe
