@@ -68,6 +68,12 @@ COUNTED: Final = (
         ENDPOINT,
     ),
     (
+        "covenant_endpoint_maintenance",
+        "gauge",
+        "1 while maintenance is under way that all three seats agreed to.",
+        ENDPOINT,
+    ),
+    (
         "covenant_alerts_firing",
         "gauge",
         "Alerts that fire and nobody has silenced.",

@@ -29,6 +29,7 @@ from deployments.rules.statistics.exported import (
     exported,
     families,
 )
+from deployments.selectors.objectives.exclusions import under_maintenance
 from deployments.selectors.objectives.promises import objectives_of
 from deployments.selectors.traffic.routing import contracts_that_hold
 
@@ -39,7 +40,7 @@ Keys = dict[int, tuple[str, str]]
 
 
 def metric_families(user: User, now: datetime) -> list[Family]:
-    """All families with samples; ten queries, however many endpoints and nodes there are."""
+    """All families with samples; eleven queries, however many endpoints and nodes there are."""
     found = families()
     endpoints = list(
         Endpoint.objects.visible_to(user).select_related("environment", "model", "current")
@@ -47,6 +48,8 @@ def metric_families(user: User, now: datetime) -> list[Family]:
     keys = {one.pk: (one.environment.name, one.model.name) for one in endpoints}
     _add_totals(found, keys)
     _add_promises(found, endpoints, keys)
+    for endpoint_id in under_maintenance(keys, now):
+        found["covenant_endpoint_maintenance"].add(keys[endpoint_id], 1.0)
     _add_troubles(found, keys)
     _add_series(found, keys, now)
     for node in Node.objects.order_by("name"):
