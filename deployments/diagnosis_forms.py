@@ -16,3 +16,12 @@ class DiagnosisFilterForm(forms.Form):
     )
     node = forms.CharField(max_length=40, required=False)
     q = forms.CharField(max_length=80, required=False)
+
+
+class SlowFilterForm(forms.Form):
+    """Which requests; what cannot be read filters nothing."""
+
+    version = forms.IntegerField(min_value=0, max_value=2**31 - 1, required=False)
+    status = forms.IntegerField(min_value=100, max_value=599, required=False)
+    caller = forms.CharField(max_length=80, required=False)
+    x_request_id = forms.CharField(max_length=200, required=False)

@@ -89,7 +89,7 @@ def csv_lines(links: Iterable[Link], *, header: bool) -> str:
         writer.writerow(COLUMNS)
     for link in links:
         values = {**_values(link.content), "digest": link.digest}
-        writer.writerow([_cell(values[name]) for name in COLUMNS])
+        writer.writerow([plain_cell(values[name]) for name in COLUMNS])
     return text.getvalue()
 
 
@@ -97,7 +97,8 @@ def _values(content: EntryContent) -> dict[str, Any]:
     return {name: getattr(content, name) for name in content.__slots__}
 
 
-def _cell(value: Any) -> str:
+def plain_cell(value: Any) -> str:
+    """A cell that no spreadsheet takes for a formula: such a text gets a ' before it."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

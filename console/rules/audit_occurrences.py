@@ -50,6 +50,7 @@ EXPORTS = {
     "api:audit-export": "audit.export",
     "api:contract-bundle": "contract.export",
     "api:endpoint-sla-csv": "sla.export",
+    "api:endpoint-slow-csv": "access_log.export",
     "api:endpoint-sla-pdf": "sla.export",
     "api:sla-csv": "sla.export",
     "api:sla-pdf": "sla.export",

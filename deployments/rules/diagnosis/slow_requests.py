@@ -197,7 +197,7 @@ def report(
 
 def nearest_rank(percent: float, count: int) -> int:
     """The index of a percentile in `count` ordered values (nearest rank, one request at least)."""
-    return min(count - 1, max(0, math.ceil(percent / 100 * count) - 1))
+    return min(count - 1, max(0, math.ceil(round(percent * count / 100, 6)) - 1))
 
 
 def _percentile(

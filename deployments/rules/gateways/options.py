@@ -129,7 +129,7 @@ _REACHED: Mapping[str, Check] = {
     "ca_file": _text(_PATH),
 }
 _OPTIONS: Mapping[str, Mapping[str, Check]] = {
-    "envoy": {},
+    "envoy": {"access_log": _text(_PATH)},
     "kong": {**_REACHED, "hosts": _names(_HOST_NAME), "functions": _flag},
     "kubernetes": {
         **_REACHED,
@@ -141,6 +141,7 @@ _OPTIONS: Mapping[str, Mapping[str, Check]] = {
     },
 }
 _WANTED: Mapping[str, str] = {
+    "access_log": "Give a file's whole path.",
     "token_file": "Give a file's whole path.",
     "token_env": "Give the name of an environment variable.",
     "ca_file": "Give a file's whole path.",

@@ -1,0 +1,91 @@
+"""`covenant slow`: where the time of an endpoint's slow requests went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deployments.cli.deploying import endpoint_path
+from deployments.cli.output import show, table
+
+if TYPE_CHECKING:
+    from deployments.cli.main import Session
+
+
+@click.command("slow")
+@click.argument("endpoint", metavar="ENVIRONMENT/MODEL")
+@click.option("--from", "start", default="", help="RFC 3339; an hour ago without it.")
+@click.option("--to", "end", default="", help="RFC 3339; now without it.")
+@click.option("--version", default="", help="This version's alone.")
+@click.option("--status", default="", help="Those with this status alone.")
+@click.option("--request-id", default="", help="This X-Request-ID alone.")
+@click.option("--csv", "out", type=click.Path(path_type=Path), default=None, metavar="FILE")
+@click.pass_obj
+def slow(
+    session: Session,
+    endpoint: str,
+    start: str,
+    end: str,
+    version: str,
+    status: str,
+    request_id: str,
+    out: Path | None,
+) -> None:
+    """Percentiles explained by stage, and the worst requests; by the gateways' access logs."""
+    wanted = {
+        "from": start,
+        "to": end,
+        "version": version,
+        "status": status,
+        "x_request_id": request_id,
+    }
+    wanted = {name: value for name, value in wanted.items() if value}
+    path = f"/endpoints/{endpoint_path(endpoint)}/slow-requests"
+    if out is not None:
+        size = session.client.save(f"{path}.csv", out, wanted)
+        show({"file": str(out), "bytes": size}, as_json=session.as_json, words=f"Wrote {out}.")
+        return
+    found = session.client.get(f"{path}/", **wanted)
+    show(found, as_json=session.as_json, words=_words(found))
+
+
+def _words(found: dict[str, Any]) -> str:
+    missing = [one["gateway"] for one in found["logs"] if one["missing"]]
+    lines = [f"{found['requests']} requests from {found['start']} to {found['end']}"]
+    if missing:
+        lines.append(f"The access log of {', '.join(missing)} is not seen by the server.")
+    if not found["requests"]:
+        return "\n".join(lines)
+    lines.append(
+        table(
+            ("PERCENTILE", "MS", "MOST OF IT", "STAGES (MS)"),
+            (
+                (
+                    f"P{one['percent']:g}",
+                    f"{one['value_ms']:.2f}",
+                    f"{one['main']} {one['share']:.0%}",
+                    " ".join(f"{name}={ms:.2f}" for name, ms in one["stages"].items() if ms),
+                )
+                for one in found["percentiles"]
+            ),
+        )
+    )
+    lines.append(
+        table(
+            ("X-REQUEST-ID", "MS", "MOST OF IT", "STATUS", "VERSION", "BEGAN"),
+            (
+                (
+                    one["x_request_id"],
+                    f"{one['total_ms']:.2f}",
+                    one["main"],
+                    one["status"],
+                    one["version"] or "—",
+                    one["at"],
+                )
+                for one in found["worst"][:20]
+            ),
+        )
+    )
+    return "\n".join(lines)
