@@ -243,7 +243,32 @@ INCIDENTS: Final = (
 )
 
 
-ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS, *DUTIES, *INCIDENTS)
+ALERTS: Final = (
+    _("Too few requests succeed"),
+    _("Requests have all but stopped"),
+    _("Nothing is measured of the endpoint"),
+    _("Requests wait too long in the model’s queue"),
+    _("The model takes too long to compute"),
+    _("The model is unsure of its answers"),
+    _("Requests are no longer like the training data"),
+    _("NVLink is busy and the GPU is hot"),
+    _("GPU memory only grows"),
+    _("The node does not answer"),
+    _("The error budget burns fast"),
+    _("The error budget burns steadily"),
+    _("The error budget will not last"),
+    _("What is live is not what was signed"),
+    _("A gateway does not act on the newest split"),
+    _("The gateway is not connected"),
+    _("A certificate is about to end"),
+    _("Nothing is counted any more"),
+    _("It could not be judged: {x}."),
+    _("{x} more are wrong than are told."),
+    _("The alert rule cannot be read."),
+)
+
+
+ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS, *DUTIES, *INCIDENTS, *ALERTS)
 PLACEHOLDER: Final = re.compile(r"\\{(\w)\\}")
 FIXED: Final = frozenset(text for text in ALL if "{x}" not in text)
 OPEN: Final = tuple(

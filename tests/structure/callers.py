@@ -25,6 +25,7 @@ NOTHING = "nothing_of_the_kind"
 OF_A_MODEL = frozenset(
     {"model", "release_id", "deployment_id", "incident_id", "load_test_id", "rollout_id"}
     | {"window_id", "exclusion_id"}
+    | {"alert_id", "silence_id", "rule"}
 )
 
 

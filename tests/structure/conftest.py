@@ -25,9 +25,11 @@ from console.services.service_accounts import create_service_account
 from console.services.teams import create_team
 from console.services.tokens import create_token
 from console.services.workloads import add_workload
-from deployments.models import Endpoint, TrafficSplit
+from deployments.models import Alert, AlertRule, Endpoint, TrafficSplit
 from deployments.services.access.callers import create_caller, create_caller_key
 from deployments.services.access.token_issuers import set_token_issuer
+from deployments.services.alerts.rules import set_rule
+from deployments.services.alerts.silences import create_silence
 from deployments.services.experiments.acts import start_experiment
 from deployments.services.fleet import nodes as fleet
 from deployments.services.gateways.registrations import register_gateway
@@ -127,7 +129,10 @@ def make_world(name: str) -> World:
             "file": "onnx",
             "handle": "0123456789abcdef",
             "identity_id": 1,
+            "alert_id": _alert(split),
             "incident_id": _incident(split, system),
+            "rule": _alert_rule(model, persons.sam),
+            "silence_id": _silence(model, persons.sam),
             "issuer_name": _token_issuer(persons.sam),
             "passkey_id": 1,
             "gateway": "kong",
@@ -169,6 +174,52 @@ def _rollout(model: RegisteredModel, person: User) -> uuid.UUID:
         actor=factories.actor(person),
     )
     return rollout.pk
+
+
+def _alert(split: TrafficSplit) -> uuid.UUID:
+    """One that fires, as the engine writes it."""
+    now = timezone.now()
+    alert = Alert.objects.create(
+        rule=AlertRule.objects.filter(name="success-rate").first(),
+        rule_name="success-rate",
+        severity="P1",
+        state="firing",
+        endpoint=split.endpoint,
+        signal="success_rate_percent",
+        title="Too few requests succeed",
+        value=98.0,
+        threshold=99.9,
+        unit="%",
+        started_at=now,
+        fired_at=now,
+        seen_at=now,
+        fingerprint=uuid.uuid4().hex,
+        group_key=str(split.endpoint),
+    )
+    return alert.pk
+
+
+def _alert_rule(model: RegisteredModel, person: User) -> str:
+    row = set_rule(
+        name="slow-answers",
+        title="Answers are slow",
+        severity="P2",
+        document={"conditions": [{"signal": "latency_p99_ms", "op": ">", "threshold": 80}]},
+        model=model.name,
+        actor=factories.actor(person),
+    )
+    return row.name
+
+
+def _silence(model: RegisteredModel, person: User) -> uuid.UUID:
+    silence = create_silence(
+        rule="slow-answers",
+        model=model.name,
+        ends_at=timezone.now() + timedelta(hours=1),
+        reason="a load test",
+        actor=factories.actor(person),
+    )
+    return silence.pk
 
 
 def _incident(split: TrafficSplit, actor: Actor) -> uuid.UUID:
