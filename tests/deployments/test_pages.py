@@ -138,7 +138,7 @@ def test_the_promise_of_a_month_reads_in_both_languages(sam: Visitor) -> None:
 
     assert page.status == 200
     assert "January 2026" in page
-    assert "This month: no requests yet." in page
+    assert "Nobody called fraud_detector, so there is nothing to judge." in page
     assert sam.get("/sla/production/fraud_detector/", language="zh-hans").status == 200
 
 

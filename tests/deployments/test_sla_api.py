@@ -210,11 +210,11 @@ def test_lists_take_the_same_number_of_queries_for_more_endpoints(
 ) -> None:
     minute(endpoint, NOW, 10)
     user = factories.people().vic
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         endpoint_list(user=user)
     for name in ("one", "two_more", "three"):
         model = factories.make_model(name)
         factories.make_contract(model)
         minute(Endpoint.objects.create(model=model, environment=endpoint.environment), NOW, 5)
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         assert len(endpoint_list(user=user)) == 4

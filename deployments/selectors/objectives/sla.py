@@ -29,6 +29,7 @@ from deployments.selectors.objectives.sla_types import (
     month_report,
     objective_report,
 )
+from deployments.selectors.statistics.coverage import coverage
 from deployments.selectors.statistics.rollups import traffic_between
 from deployments.selectors.traffic.routing import contracts_that_hold
 from models_registry.models import ServiceContract
@@ -58,6 +59,7 @@ def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
     total = sum(counted.values(), Traffic())
     burn = traffic_between([endpoint.pk], now - BURN_SPAN, now).get(endpoint.pk)
     until = min(end, max(now, start))
+    covered = coverage(endpoint, start, until, now=now)
     reports = [objective_report(one, slo.attain(one, total), burn) for one in objectives]
     return SlaPage(
         environment=endpoint.environment.name,
@@ -82,6 +84,8 @@ def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
         changes=_changes(endpoint, start, end),
         left_out=_left_out(endpoint, start, end),
         with_everything=_gross(endpoint, start, end, objectives) if excluded else [],
+        observed_share=covered.share,
+        unobserved=list(covered.missing),
     )
 
 

@@ -6,42 +6,30 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from django.db import connection
-
 from deployments.rules.objectives.spans import Span
 from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.rollups import Traffic, merge_any
+from deployments.selectors.statistics.rollup_parts import reading
 
 Step = Literal["hour", "day", "month"]
 Steps = dict[datetime, Traffic]
 
-# Sums in the database: a month of one endpoint has 43,200 minutes for each version.
 _COUNTS = """
-    select endpoint_id, date_trunc(%s, minute, 'UTC') as step,
+    select endpoint_id, date_trunc(%s, at, 'UTC') as step,
            sum(requests), sum(caller_faults), sum(provider_faults)
-    from deployments_minuterollup as counted
-    where endpoint_id = any(%s) and minute >= %s and minute < %s and {kept}
-    group by endpoint_id, step
+    from counted group by endpoint_id, step
 """
 _STATUSES = """
-    select endpoint_id, date_trunc(%s, minute, 'UTC') as step, part.key, sum(part.value::bigint)
-    from deployments_minuterollup as counted, jsonb_each_text(statuses) as part
-    where endpoint_id = any(%s) and minute >= %s and minute < %s and {kept}
-    group by endpoint_id, step, part.key
+    select endpoint_id, date_trunc(%s, at, 'UTC') as step, part.key, sum(part.value::bigint)
+    from counted, jsonb_each_text(statuses) as part group by endpoint_id, step, part.key
 """
 _BUCKETS = """
-    select endpoint_id, date_trunc(%s, minute, 'UTC') as step, bounds_ms::text, index,
+    select endpoint_id, date_trunc(%s, at, 'UTC') as step, bounds_ms::text, index,
            sum(bucket::text::bigint)
-    from deployments_minuterollup as counted,
-         jsonb_array_elements(buckets) with ordinality as parts(bucket, index)
-    where endpoint_id = any(%s) and minute >= %s and minute < %s and {kept}
+    from counted, jsonb_array_elements(buckets) with ordinality as parts(bucket, index)
     group by endpoint_id, step, bounds_ms::text, index
     order by endpoint_id, step, bounds_ms::text, index
 """
-_KEPT = """not exists (
-    select 1 from unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[]) as left_out(id, s, e)
-    where left_out.id = counted.endpoint_id and counted.minute >= s and counted.minute < e
-)"""
 
 
 def traffic_by(
@@ -53,35 +41,23 @@ def traffic_by(
     excluded: Mapping[int, Sequence[Span]] | None = None,
     statuses: bool = False,
 ) -> dict[int, Steps]:
-    """Endpoint → begin of each step (UTC) that has counts → traffic; three queries at most.
+    """Endpoint → begin of each step (UTC) that has counts → traffic; four queries at most.
 
     `excluded` are stretches that promises leave out; `statuses` asks for them as well.
     """
     if not endpoint_ids:
         return {}
-    spans = [
-        (endpoint_id, span.start, span.end)
-        for endpoint_id, parts in (excluded or {}).items()
-        for span in parts
-    ]
-    kept = _KEPT if spans else "true"
-    columns = [list(column) for column in zip(*spans, strict=True)] if spans else []
-    given = [step, list(endpoint_ids), start, end, *columns]
-    latencies = _latencies(_rows(_BUCKETS.format(kept=kept), given))
-    said = _by_status(_rows(_STATUSES.format(kept=kept), given)) if statuses else {}
+    coarsest: Literal["day", "hour"] = "hour" if step == "hour" else "day"
+    where = reading(endpoint_ids, start, end, excluded=excluded, coarsest=coarsest)
+    latencies = _latencies(where.rows(_BUCKETS, [step]))
+    said = _by_status(where.rows(_STATUSES, [step])) if statuses else {}
     found: dict[int, Steps] = {}
-    for endpoint_id, at, requests, caller, provider in _rows(_COUNTS.format(kept=kept), given):
+    for endpoint_id, at, requests, caller, provider in where.rows(_COUNTS, [step]):
         slot = (endpoint_id, at)
         found.setdefault(endpoint_id, {})[at] = Traffic(
             int(requests), int(caller), int(provider), said.get(slot, {}), latencies.get(slot)
         )
     return found
-
-
-def _rows(query: str, given: list[Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, given)
-        return cursor.fetchall()
 
 
 def _by_status(rows: list[tuple[Any, ...]]) -> dict[tuple[int, datetime], dict[str, int]]:

@@ -10,7 +10,7 @@ from deployments.models import Incident
 from deployments.rules.objectives import slo
 from deployments.rules.objectives.sla_months import BudgetLine
 from deployments.rules.objectives.slo import Attainment, Objective, Promise
-from deployments.rules.objectives.spans import Span
+from deployments.rules.objectives.spans import Span, minutes_of
 from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.causes.occurrences import Occurrence
 from models_registry.models import ContractSignature, ServiceContract
@@ -128,6 +128,10 @@ class SlaPage:
     with_everything: list[ObjectiveReport] = field(default_factory=list)
     observed_share: float | None = None
     unobserved: list[Span] = field(default_factory=list)
+
+    @property
+    def unobserved_minutes(self) -> int:
+        return minutes_of(self.unobserved)
 
     @property
     def budget_left_share(self) -> float | None:
