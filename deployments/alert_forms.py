@@ -12,13 +12,13 @@ from django.utils.translation import gettext_lazy as _
 from console.forms import ServiceForm
 from deployments.documents.alert_words import SIGNALS, SOURCES, signal_title
 from deployments.models import AlertRule, AlertSeverity, Node
+from deployments.rules.alerts.catalogue import SIGNALS as FIXED
 from deployments.rules.alerts.documents import (
     OPERATORS,
     WHOLE_NUMBERS,
     RuleDocument,
     parse_rule,
 )
-from deployments.rules.alerts.signals import SIGNALS as FIXED
 from models_registry.models import Environment
 
 FORM_CONDITIONS = 2

@@ -26,8 +26,8 @@ from deployments.api.alert_serializers import (
 )
 from deployments.api.preconditions import IF_MATCH, revision_named
 from deployments.models import AlertRule
+from deployments.rules.alerts.catalogue import SIGNALS, signal_of
 from deployments.rules.alerts.documents import parse_rule
-from deployments.rules.alerts.signals import SIGNALS, signal_of
 from deployments.selectors.alerts.preview import preview
 from deployments.selectors.alerts.rules import find_rule, rule_list, series_names
 from deployments.services.alerts.rules import remove_rule, restore_rule, set_rule

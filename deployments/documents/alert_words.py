@@ -10,8 +10,8 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from console.templatetags.console_phrases import phrase
 from deployments.models import Alert, AlertEvent
+from deployments.rules.alerts.catalogue import Source, signal_of
 from deployments.rules.alerts.documents import Condition, RuleDocument
-from deployments.rules.alerts.signals import Source, signal_of
 
 SIGNALS: Final = {
     "success_rate_percent": gettext_lazy("Requests that succeed"),

@@ -22,8 +22,8 @@ from deployments.alert_forms import (
 )
 from deployments.documents.alert_words import number, rule_words
 from deployments.models import AlertRule
+from deployments.rules.alerts.catalogue import signal_of
 from deployments.rules.alerts.documents import Condition, RuleDocument, parse_rule
-from deployments.rules.alerts.signals import signal_of
 from deployments.selectors.alerts.preview import Preview, preview
 from deployments.selectors.alerts.rules import find_rule, rule_list, series_names
 from deployments.services.alerts.records import TOPIC

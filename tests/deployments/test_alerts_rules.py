@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.errors import Invalid
+from deployments.rules.alerts.catalogue import SIGNALS, Reading, Source, Target, signal_of
 from deployments.rules.alerts.defaults import DEFAULT_RULES
 from deployments.rules.alerts.documents import RuleDocument, parse_rule, rule_json
 from deployments.rules.alerts.evaluate import (
@@ -22,7 +23,6 @@ from deployments.rules.alerts.evaluate import (
     step,
 )
 from deployments.rules.alerts.grouping import GROUP_INTERVAL, GROUP_WAIT, Waiting, groups_to_tell
-from deployments.rules.alerts.signals import SIGNALS, Reading, Source, Target, signal_of
 from deployments.rules.alerts.silences import Matchers, Traits, matches, silence_of
 from deployments.rules.alerts.traffic_memory import TrafficMemory
 from deployments.rules.alerts.traffic_signals import readings_of_endpoint

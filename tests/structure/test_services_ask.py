@@ -58,12 +58,16 @@ def test_what_is_asked_about_a_model_is_asked_for_its_team() -> None:
     first = {
         "_for_act",
         "_locked",
+        "create_silence",
         "deploy_release",
+        "end_silence",
         "remove_deployment",
+        "remove_rule",
         "roll_back",
         "set_access_policy",
         "set_mode",
         "set_policy",
+        "set_rule",
         "set_split",
         "start_rollout",
     }

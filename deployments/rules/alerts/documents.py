@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from console.errors import FieldError, Invalid
-from deployments.rules.alerts.signals import Source, signal_of
+from deployments.rules.alerts.catalogue import Source, signal_of
 
 OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,

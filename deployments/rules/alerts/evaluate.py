@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from deployments.rules.alerts.catalogue import Reading, Readings, Target
 from deployments.rules.alerts.documents import OPERATORS, Condition, RuleDocument
-from deployments.rules.alerts.signals import Reading, Readings, Target
 
 UNSEEN_LIMIT = timedelta(seconds=180)
 """Who did not look for so long does not know that a condition has held all the while."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from deployments.rules.alerts.catalogue import Signal, Source, signal_of
 from deployments.rules.alerts.documents import Condition, RuleDocument
-from deployments.rules.alerts.signals import Signal, Source, signal_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from deployments.rules.alerts.catalogue import Readings, Target
 from deployments.rules.alerts.documents import OPERATORS, RuleDocument
 from deployments.rules.alerts.evaluate import Standing, Turn, judge, step
-from deployments.rules.alerts.signals import Readings, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from deployments.rules.alerts.signals import Reading, Signal
+from deployments.rules.alerts.catalogue import Reading, Signal
 from deployments.rules.alerts.traffic_memory import Counts
 
 GATEWAY_ITSELF = 0

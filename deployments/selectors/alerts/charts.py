@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.translation import gettext
 
 from deployments.models import Alert, MeasuredSeries
-from deployments.rules.alerts.signals import SIGNALS, Signal, Source, signal_of
+from deployments.rules.alerts.catalogue import SIGNALS, Signal, Source, signal_of
 from deployments.rules.alerts.traffic_memory import Counts
 from deployments.rules.alerts.traffic_signals import readings_of_endpoint
 from deployments.rules.statistics import charts

@@ -12,10 +12,10 @@ from django.db.models import Q, QuerySet, Sum
 
 from console.models import User
 from deployments.models import AlertRule, Endpoint, MeasuredSeries, MinuteRollup, Node, SeriesMinute
+from deployments.rules.alerts.catalogue import Reading, Readings, Source, Target
 from deployments.rules.alerts.documents import RuleDocument
 from deployments.rules.alerts.questions import Question, question_of
 from deployments.rules.alerts.replay import WouldHaveFired, replay
-from deployments.rules.alerts.signals import Reading, Readings, Source, Target
 from deployments.rules.alerts.traffic_memory import TrafficMemory
 from deployments.rules.alerts.traffic_signals import readings_of_endpoint
 from deployments.rules.statistics.measurements import Summary, minute_of

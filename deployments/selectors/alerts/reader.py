@@ -13,8 +13,8 @@ from django.db.models import Sum
 
 from deployments.adapters import live_store
 from deployments.models import MinuteRollup
+from deployments.rules.alerts.catalogue import Reading, Readings, Source, Target
 from deployments.rules.alerts.questions import Question
-from deployments.rules.alerts.signals import Reading, Readings, Source, Target
 from deployments.rules.alerts.traffic_memory import Counts, TrafficMemory
 from deployments.rules.alerts.traffic_signals import readings_of_endpoint
 from deployments.rules.statistics.measurements import minute_of

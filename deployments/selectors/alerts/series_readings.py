@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from django.db import connection
 
+from deployments.rules.alerts.catalogue import Reading, Readings, Target
 from deployments.rules.alerts.questions import Question
-from deployments.rules.alerts.signals import Reading, Readings, Target
 from deployments.rules.statistics.measurements import minute_of
 from deployments.selectors.alerts.things import Things
 from deployments.selectors.traffic.routing import contracts_that_hold

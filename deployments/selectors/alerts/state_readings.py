@@ -16,8 +16,8 @@ from deployments.models import (
     PlacementState,
     SplitState,
 )
+from deployments.rules.alerts.catalogue import BURN_SEVERITIES, Reading, Readings, Target
 from deployments.rules.alerts.questions import Question
-from deployments.rules.alerts.signals import BURN_SEVERITIES, Reading, Readings, Target
 from deployments.selectors.alerts.things import Things
 from deployments.selectors.fleet.memory_growth import leaks
 from deployments.selectors.objectives.burns import burns

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deployments.models import AlertRule, Endpoint, Node, NodeState
-from deployments.rules.alerts.signals import Target
+from deployments.rules.alerts.catalogue import Target
 
 
 @dataclass(frozen=True, slots=True)

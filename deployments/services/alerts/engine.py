@@ -17,10 +17,10 @@ from django.db.models import Q, QuerySet
 
 from console.errors import Invalid
 from deployments.models import Alert, AlertRule
+from deployments.rules.alerts.catalogue import Source, Target
 from deployments.rules.alerts.documents import RuleDocument, parse_rule
 from deployments.rules.alerts.evaluate import Finding, judge
 from deployments.rules.alerts.questions import question_of, questions_of
-from deployments.rules.alerts.signals import Source, Target
 from deployments.rules.incidents.beginnings import Beginning
 from deployments.selectors.alerts.reader import Answers, SignalReader
 from deployments.selectors.alerts.things import Things, watched_things

@@ -11,6 +11,7 @@ from console import live
 from console.actors import Actor
 from console.services import audit
 from deployments.models import Alert, AlertEvent, AlertRule, AlertState
+from deployments.rules.alerts.catalogue import Target, signal_of
 from deployments.rules.alerts.documents import RuleDocument
 from deployments.rules.alerts.evaluate import (
     Finding,
@@ -21,7 +22,6 @@ from deployments.rules.alerts.evaluate import (
     fingerprint,
     step,
 )
-from deployments.rules.alerts.signals import Target, signal_of
 from deployments.selectors.alerts.things import Things
 
 SYSTEM = "alerts"
