@@ -11,6 +11,7 @@ from deployments.views import (
     alert_routes,
     alert_rules,
     alerts,
+    batching,
     callers,
     causes,
     certificates,
@@ -28,6 +29,7 @@ from deployments.views import (
     on_call,
     panels,
     plans,
+    retention,
     rollback_policies,
     rollbacks,
     rollout_acts,
@@ -76,6 +78,11 @@ urlpatterns = [
         name="endpoint-telemetry-reference",
     ),
     path("endpoints/<slug:environment>/<str:model>/causes/", causes.detail, name="endpoint-causes"),
+    path(
+        "endpoints/<slug:environment>/<str:model>/batching/",
+        batching.detail,
+        name="endpoint-batching",
+    ),
     path(
         "endpoints/<slug:environment>/<str:model>/slow/", slow_requests.detail, name="endpoint-slow"
     ),
@@ -274,6 +281,7 @@ urlpatterns = [
     path("panels/model-states/", states.models, name="model-states"),
     path("panels/version-states/<str:name>/", states.versions, name="version-states"),
     path("panels/releases/<uuid:release_id>/", panels.release_panel, name="release-panel"),
+    path("settings/retention/", retention.detail, name="retention"),
     path("settings/alert-channels/", alert_channels.index, name="alert-channels"),
     path("settings/alert-channels/<slug:channel>/", alert_channels.detail, name="alert-channel"),
     path(

@@ -22,6 +22,7 @@ from deployments.api.alerts import (
     SilenceListView,
     SilenceView,
 )
+from deployments.api.batching import BatchingView
 from deployments.api.callers import (
     CallerBlockView,
     CallerKeyListView,
@@ -59,6 +60,7 @@ from deployments.api.experiments import (
     ExperimentListView,
     ExperimentStopView,
 )
+from deployments.api.exports import OpenSloImportView, OpenSloView, PrometheusRulesView
 from deployments.api.fallbacks import FallbackTryView, FallbackView
 from deployments.api.gateways import GatewayExportView, GatewayListView, GatewayView
 from deployments.api.incidents import (
@@ -102,6 +104,7 @@ from deployments.api.on_call import (
     ShiftListView,
 )
 from deployments.api.plans import PlanListView
+from deployments.api.retention import RetentionView
 from deployments.api.rollback_policies import RollbackPolicyView
 from deployments.api.rollouts import (
     EndpointRolloutListView,
@@ -178,6 +181,7 @@ urlpatterns = [
     path("load-tests/<uuid:load_test_id>.html", LoadTestHtmlView.as_view(), name="load-test-html"),
     path("endpoints/", EndpointListView.as_view(), name="endpoint-list"),
     path(f"{_ENDPOINT}/", EndpointView.as_view(), name="endpoint-detail"),
+    path(f"{_ENDPOINT}/batching/", BatchingView.as_view(), name="endpoint-batching"),
     path(f"{_ENDPOINT}/slow-requests/", SlowRequestsView.as_view(), name="endpoint-slow"),
     path(f"{_ENDPOINT}/slow-requests.csv", SlowCsvView.as_view(), name="endpoint-slow-csv"),
     path(f"{_ENDPOINT}/split/", SplitView.as_view(), name="endpoint-split"),
@@ -228,6 +232,13 @@ urlpatterns = [
         name="maintenance-withdraw",
     ),
     path(f"{_ENDPOINT}/exclusions/", ExclusionProposeView.as_view(), name="exclusion-propose"),
+    path(
+        "exports/prometheus-rules/",
+        PrometheusRulesView.as_view(),
+        name="export-prometheus-rules",
+    ),
+    path("exports/openslo/", OpenSloView.as_view(), name="export-openslo"),
+    path("models/<str:name>/openslo/", OpenSloImportView.as_view(), name="import-openslo"),
     path("exclusions/", ExclusionListView.as_view(), name="exclusion-list"),
     path(f"{_EXCLUSION}/", ExclusionView.as_view(), name="exclusion-detail"),
     path(f"{_EXCLUSION}/agree/", ExclusionAgreeView.as_view(), name="exclusion-agree"),
@@ -337,6 +348,7 @@ urlpatterns = [
         "models/<str:name>/versions/<int:number>/plans/", PlanListView.as_view(), name="plan-list"
     ),
     path("models/<str:name>/versions/<int:number>/try/", TryView.as_view(), name="version-try"),
+    path("retention/", RetentionView.as_view(), name="retention"),
     path("gateways/", GatewayListView.as_view(), name="gateway-list"),
     path("gateways/<slug:gateway>/", GatewayView.as_view(), name="gateway-detail"),
     path("gateways/<slug:gateway>/export/", GatewayExportView.as_view(), name="gateway-export"),
