@@ -55,6 +55,8 @@ app.conf.update(
             "task": "deployments.tasks.forget_deliveries",
             "schedule": 3600.0,
         },
+        "roll-counts": {"task": "deployments.tasks.roll_counts", "schedule": 60.0},
+        "keep-counts": {"task": "deployments.tasks.keep_counts", "schedule": 3600.0},
         "check-nodes": {"task": "deployments.tasks.check_live", "schedule": 300.0},
         "look-at-promises": {"task": "deployments.tasks.look_at_promises", "schedule": 300.0},
         # Each hour: on the 1st it finds what is due, afterwards what could not be sent.

@@ -12,6 +12,7 @@ from deployments.services.diagnosis import running
 from deployments.services.fleet import live_checks, placements, plans, reconciles, unloads
 from deployments.services.incidents import rollbacks
 from deployments.services.objectives import sla_standings, sla_subscriptions
+from deployments.services.statistics import hours, retention
 from deployments.services.trials import load_tests
 
 
@@ -89,3 +90,15 @@ def ask_for_sla_reports() -> int:
 @shared_task
 def look_at_promises() -> int:
     return sla_standings.look_at_promises(now=timezone.now())
+
+
+@shared_task
+def roll_counts() -> dict[str, int]:
+    """Each minute: add up the hours and days that are due, or were booked into late."""
+    return hours.roll_due(timezone.now())
+
+
+@shared_task
+def keep_counts() -> int:
+    """Each hour: make room for the next months, and let go what the policy no longer keeps."""
+    return len(retention.apply_retention(now=timezone.now()))

@@ -70,7 +70,7 @@ def test_writing_known_series_takes_as_many_queries_for_many_as_for_one(node: No
             measurements.record(points)
         return len([one for one in queries if "SAVEPOINT" not in one["sql"]])
 
-    assert written(1) == written(60) <= 3
+    assert written(1) == written(60) <= 4
 
 
 def test_the_newest_minute_of_each_series_is_found(node: Node) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from deployments.models import MeasuredSeries, SeriesMinute
+from deployments.models import MeasuredSeries, SeriesHour, SeriesMinute
 from deployments.rules.statistics.measurements import Summary
 
 MOST_SERIES = 500
@@ -55,6 +55,17 @@ def minutes(
     return found
 
 
-def summary_of(row: SeriesMinute) -> Summary:
+def hours(
+    series: Collection[int], *, start: datetime, end: datetime
+) -> dict[int, dict[datetime, Summary]]:
+    """Series → hour → what was measured, as far as hours are made; they outlast their minutes."""
+    rows = SeriesHour.objects.filter(series_id__in=series, hour__gte=start, hour__lt=end)
+    found: dict[int, dict[datetime, Summary]] = {}
+    for row in rows.order_by("series_id", "hour"):
+        found.setdefault(row.series_id, {})[row.hour] = summary_of(row)
+    return found
+
+
+def summary_of(row: SeriesMinute | SeriesHour) -> Summary:
     """A row as the arithmetic takes it."""
     return Summary(row.count, row.total, row.minimum, row.maximum, row.newest, row.newest_at)

@@ -171,6 +171,17 @@ def rebuild(
     return found
 
 
+def first_missing(kind: RolledKind, *, before: datetime) -> datetime | None:
+    """The beginning of the first hour or day before then that is not whole; None when all are."""
+    query, step = {
+        RolledKind.HOUR: (_FIRST_MINUTE, HOUR),
+        RolledKind.DAY: (_FIRST_HOUR, DAY),
+        RolledKind.SERIES_HOUR: (_FIRST_SERIES, HOUR),
+    }[kind]
+    missing = _unmarked(kind, _first(query), before, step)
+    return missing[0] if missing else None
+
+
 def _requests(
     sums: dict[tuple[int, int], Counted], before: Collection[tuple[int, int]]
 ) -> list[tuple[tuple[int, int], int]]:
@@ -222,6 +233,6 @@ def _unmarked(
             "start", flat=True
         )
     )
-    count = max(int((end - start) / step), 0)
+    count = max(-int((start - end) // step), 0)
     times = (start + step * n for n in range(count))
     return [at for at in times if at not in marked]
