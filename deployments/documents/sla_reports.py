@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import translation
+from django.utils.safestring import SafeString, mark_safe
 
 from console.adapters.pdf import write_pdf
 from console.errors import Invalid
@@ -120,5 +121,6 @@ def _written(template: str, context: dict[str, Any]) -> bytes:
 
 
 @cache
-def _pictures() -> str:
-    return PICTURES.read_text(encoding="utf-8")
+def _pictures() -> SafeString:
+    style = PICTURES.read_text(encoding="utf-8")
+    return mark_safe(f"<style>{style}</style>")  # noqa: S308 - a file of this product

@@ -36,6 +36,8 @@ from deployments.services.gateways.registrations import register_gateway
 from deployments.services.incidents.records import open_incident
 from deployments.services.objectives.exclusions import propose_exclusion
 from deployments.services.objectives.maintenance import propose_maintenance
+from deployments.services.objectives.sla_shares import share_sla
+from deployments.services.objectives.sla_subscriptions import subscribe
 from deployments.services.rollouts.acts import start_rollout
 from deployments.services.traffic.splits import set_split
 from models_registry.models import (
@@ -48,6 +50,7 @@ from models_registry.models import (
 from models_registry.services.freezes import freeze_environment
 from tests import factories
 from tests.deployments.conftest import Fleet, ready_version
+from tests.structure.alerting import alerting_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,8 @@ def make_world(name: str) -> World:
             "rollout_id": _rollout(model, persons.sam),
             "seat": "sre",
             "secret": "made-up",
+            "share_id": _share(model, persons.ada),
+            "subscription_id": _subscription(model, persons.ada),
             "slug": team.slug,
             "sink": _sink(persons.ada),
             "token_id": token.pk,
@@ -161,6 +166,7 @@ def make_world(name: str) -> World:
             "workload_id": workload.pk,
             "upload_id": factories.make_upload(b"bytes", owner=persons.ada).pk,
             "username": "dana",
+            **alerting_values(persons.ada),
         },
     )
 
@@ -220,6 +226,20 @@ def _silence(model: RegisteredModel, person: User) -> uuid.UUID:
         actor=factories.actor(person),
     )
     return silence.pk
+
+
+def _share(model: RegisteredModel, person: User) -> uuid.UUID:
+    shared = share_sla(
+        environment="production", model=model.name, note="audit", actor=factories.actor(person)
+    )
+    return shared.share.pk
+
+
+def _subscription(model: RegisteredModel, person: User) -> int:
+    person.email = "ada@example.com"
+    person.save(update_fields=["email"])
+    report = subscribe(environment="production", model=model.name, actor=factories.actor(person))
+    return report.pk
 
 
 def _incident(split: TrafficSplit, actor: Actor) -> uuid.UUID:

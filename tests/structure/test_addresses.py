@@ -30,6 +30,9 @@ OPEN = {
     "console:sign-in-passkey-options",
     "console:sso",
     "console:sso-return",
+    # Whoever holds the link of a promise has no account here.
+    "deployments:shared-sla",
+    "deployments:shared-sla-pdf",
     # Public keys: whoever verifies offline has no account here.
     "api:key-export",
     "api:schema",
@@ -69,6 +72,8 @@ OTHER_ANSWERS = {
     # A link that nobody has: shown in the same words as one that is used.
     "console:invitation": 404,
     "console:invitation-enter": 404,
+    "deployments:shared-sla": 404,
+    "deployments:shared-sla-pdf": 404,
     # No provider is set up.
     "console:identity-link": 404,
     "console:sso-return": 404,
