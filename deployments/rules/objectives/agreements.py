@@ -80,7 +80,8 @@ def check_exclusion(span: Span, now: datetime, others: Sequence[Span]) -> None:
 def standing(state: str, span: Span, now: datetime, *, beforehand: bool) -> str:
     """How time set aside stands at a moment, in a word of the state family `agreement`.
 
-    Of maintenance (`beforehand`) time makes more than its state: `in_force` while it runs, `over` afterwards, `void` when it began without three words.
+    Of maintenance (`beforehand`) time makes more than its state: `in_force` while it runs, `over`
+    afterwards, `void` when it began without three words.
     """
     if not beforehand or state == "withdrawn":
         return state

@@ -6,6 +6,7 @@ import yaml
 from django.conf import settings
 
 from console.models import User
+from deployments.rules.objectives import openslo as openslo_rules
 from deployments.rules.objectives.prometheus_rules import PromisedEndpoint, rule_file
 from deployments.selectors.objectives.promises import objectives_of
 from deployments.selectors.traffic.endpoints import filtered
@@ -49,3 +50,10 @@ def prometheus_rules(*, user: User, environment: str = "", model: str = "") -> s
     promised = promised_endpoints(user=user, environment=environment, model=model)
     content = rule_file(promised, settings.CONFIG.base_url)
     return HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def openslo(*, user: User, environment: str = "", model: str = "") -> str:
+    """The objectives of the endpoints that the user may see, as OpenSLO v1 documents."""
+    promised = promised_endpoints(user=user, environment=environment, model=model)
+    documents = openslo_rules.documents(promised)
+    return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=1000)
