@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -106,15 +106,21 @@ class MachineWatch:
         async with client() as http:
             while True:
                 started = time.monotonic()
-                try:
-                    await self._refresh(started)
-                    await self.look(http)
-                    if time.monotonic() - self._booked_at >= BOOK_S:
-                        self._booked_at = time.monotonic()
-                        await self.book()
-                except AWAY as error:
-                    log.warning("the database is away: %s", error)
+                if started - self._facts_at >= FACTS_S:
+                    await self._try(self.refresh)
+                await self.look(http)
+                if time.monotonic() - self._booked_at >= BOOK_S:
+                    self._booked_at = time.monotonic()
+                    await self._try(self.book)
                 await asyncio.sleep(max(started + LOOK_S - time.monotonic(), 0.05))
+
+    @staticmethod
+    async def _try(work: Callable[[], Awaitable[None]]) -> None:
+        """Do what needs the database; while that is away, what was known goes on."""
+        try:
+            await work()
+        except AWAY as error:
+            log.warning("the database is away: %s", error)
 
     async def look(self, http: httpx.AsyncClient) -> None:
         """Look once at every machine."""
@@ -140,11 +146,10 @@ class MachineWatch:
         """Give what was opened back."""
         self._sources.close()
 
-    async def _refresh(self, now: float) -> None:
-        if now - self._facts_at < FACTS_S:
-            return
+    async def refresh(self) -> None:
+        """Ask anew for addresses, and for what lies where. Raises one of AWAY."""
         self._machines = await self._database.run(machines, self._names)
-        self._facts_at = now
+        self._facts_at = time.monotonic()
         here = {one.name for one in self._machines}
         self._states = {name: state for name, state in self._states.items() if name in here}
 

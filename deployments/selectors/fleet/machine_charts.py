@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from statistics import fmean
@@ -17,12 +18,12 @@ from deployments.rules.fleet.catalogue import SERIES
 from deployments.rules.fleet.machine_charts import BY_NAME, MachineChart, Of
 from deployments.rules.statistics import charts
 from deployments.rules.statistics.charts import Grid
-from deployments.rules.statistics.measurements import Summary
 from deployments.selectors.fleet.machine_pages import Served
 from deployments.selectors.statistics.measurements import minutes, series_of
 
 LIVE_SPAN = timedelta(minutes=10)
 LIVE_STEP_S = 5
+_INDEX = re.compile(r"\d+")
 
 Key = tuple[str, int, str]
 """A line: the thing's name, its number for the colour, the word of the series."""
@@ -86,8 +87,14 @@ def _live_points(name: str, chart: MachineChart, served: Served) -> Points:
 Things = list[tuple[str, int, Mapping[str, float]]]
 
 
+def _colour_of(device: str) -> int:
+    """A GPU keeps its colour whatever others there are: GPU-0 has the first."""
+    index = _INDEX.search(device)
+    return int(index[0]) + 1 if index else 0
+
+
 def _gpus(point: Mapping[str, Any], _served: Served) -> Things:
-    return [(device, index, values) for index, (device, values) in enumerate(point["g"].items(), 1)]
+    return [(device, _colour_of(device), values) for device, values in point["g"].items()]
 
 
 def _host(point: Mapping[str, Any], _served: Served) -> Things:
@@ -119,22 +126,17 @@ def _booked_points(node: Node, chart: MachineChart, grid: Grid, user: User) -> P
         of_rows = {row.endpoint_id for row in rows}
         seen = {one.pk: str(one) for one in endpoints.filter(pk__in=of_rows - {None})}
         rows = [row for row in rows if row.endpoint_id in seen]
-    devices = sorted({row.device for row in rows})
     booked = minutes([row.pk for row in rows], start=grid.start, end=grid.end)
     found: Points = {}
     for row in rows:
-        key = (*_named(row, seen, devices), words[row.name])
-        values = [(at, _mean(one)) for at, one in booked.get(row.pk, {}).items()]
+        key = (*_named(row, seen), words[row.name])
+        values = [(at, one.mean) for at, one in booked.get(row.pk, {}).items()]
         if values:
             found.setdefault(key, []).extend(values)
     return found
 
 
-def _named(row: MeasuredSeries, seen: Mapping[int, str], devices: list[str]) -> tuple[str, int]:
+def _named(row: MeasuredSeries, seen: Mapping[int, str]) -> tuple[str, int]:
     if row.endpoint_id is not None:
         return f"{seen[row.endpoint_id]} v{row.version}", row.version
-    return row.device, devices.index(row.device) + 1 if row.device else 0
-
-
-def _mean(summary: Summary) -> float:
-    return summary.mean
+    return row.device, _colour_of(row.device)
