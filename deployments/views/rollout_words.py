@@ -37,9 +37,11 @@ METRICS = {
     MetricKind.OUTPUT_FAULTS: gettext_lazy("Answers that break the contract"),
     MetricKind.OUTPUT_DIFFERENCE: gettext_lazy("Answers unlike the baseline’s"),
     MetricKind.CONVERSION_DIFFERENCE: gettext_lazy("Conversion against the baseline"),
+    MetricKind.TELEMETRY: gettext_lazy("Telemetry"),
     MetricKind.PROMETHEUS: gettext_lazy("Prometheus query"),
 }
 IN_MS = frozenset({MetricKind.P50, MetricKind.P95, MetricKind.P99})
+BY_QUERY = frozenset({MetricKind.PROMETHEUS, MetricKind.TELEMETRY})
 COMPARISONS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "<": "<", ">": ">"}
 CHANGES = {"*": "×", "+": "+", "-": "−"}
 
@@ -141,7 +143,7 @@ def time_text(seconds: float) -> str:
 
 def metric_name(metric: Metric) -> str:
     """The metric's own name where the plan gave it one, else its kind in words."""
-    if metric.kind is MetricKind.PROMETHEUS or metric.name != metric.kind.value:
+    if metric.kind in BY_QUERY or metric.name != metric.kind.value:
         return metric.name
     return str(METRICS[metric.kind])
 
@@ -177,7 +179,7 @@ def value_text(metric: Metric, value: float | None) -> str:
         return "—"
     if metric.kind in IN_MS:
         return latency(value)
-    if metric.kind is MetricKind.PROMETHEUS:
+    if metric.kind in BY_QUERY:
         return trimmed(value, 4)
     if metric.kind is MetricKind.CONVERSION_DIFFERENCE:
         return _("%(value)s points") % {"value": f"{value:+.3g}"}
@@ -222,11 +224,16 @@ def verdict_sentence(metric: Metric, found: Measurement) -> str:
     if found.value is None or (found.requests or 0) < metric.min_requests:
         if found.phase == "error":
             return found.message
+        if metric.kind is MetricKind.TELEMETRY:
+            return (
+                _("%(metric)s: %(requests)s measured values, and %(needed)s are needed to judge.")
+                % given
+            )
         if metric.kind is not MetricKind.PROMETHEUS:
             return (
                 _("%(metric)s: %(requests)s requests, and %(needed)s are needed to judge.") % given
             )
-    if found.requests is None:
+    if found.requests is None or metric.kind is MetricKind.TELEMETRY:
         return _("%(metric)s was %(value)s; success is %(limit)s.") % given
     return _("%(metric)s was %(value)s over %(requests)s requests; success is %(limit)s.") % given
 

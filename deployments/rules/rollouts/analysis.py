@@ -142,6 +142,11 @@ def too_few(metric: Metric, found: Found) -> str:
     """Why there is too little to judge by, in words; empty when there is enough."""
     if metric.kind is MetricKind.PROMETHEUS or found.error:
         return ""
+    if metric.kind is MetricKind.TELEMETRY and (found.requests or 0) < metric.min_requests:
+        return (
+            f"{metric.name}: {found.requests or 0} values of the new version were measured, "
+            f"and {metric.min_requests} are needed to judge it."
+        )
     if (found.requests or 0) < metric.min_requests:
         return (
             f"{metric.name}: the new version got {found.requests or 0} requests, "
@@ -210,7 +215,7 @@ def _text(metric: Metric, value: float) -> str:
     kind = metric.kind
     if kind in (MetricKind.P50, MetricKind.P95, MetricKind.P99):
         return f"{value:.4g} ms"
-    if kind is MetricKind.PROMETHEUS:
+    if kind in (MetricKind.PROMETHEUS, MetricKind.TELEMETRY):
         return f"{value:g}"
     if kind is MetricKind.CONVERSION_DIFFERENCE:
         return f"{value:+.3g} points"
@@ -222,5 +227,6 @@ def _beside(metric: Metric, found: Found) -> str:
     if metric.is_relative and found.baseline is not None:
         parts.append(f"baseline {_text(metric, found.baseline)}")
     if found.requests is not None:
-        parts.append(f"{found.requests} requests")
+        what = "values" if metric.kind is MetricKind.TELEMETRY else "requests"
+        parts.append(f"{found.requests} {what}")
     return f" ({', '.join(parts)})" if parts else ""

@@ -12,20 +12,24 @@ from deployments.rules.rollouts.types import (
     BY_COMPARISON,
     BY_GATEWAYS,
     LONGEST_WINDOW_S,
+    Aggregate,
     Metric,
     MetricKind,
     Query,
+    SeriesQuery,
 )
 
 MOST_METRICS = 30
 SHORTEST_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 86400.0
 _KNOWN = (
-    "name", "metric", "prometheus", "success_condition", "failure_condition", "interval", "count",
-    "initial_delay", "window", "failure_limit", "inconclusive_limit", "consecutive_error_limit",
-    "min_requests", "dry_run",
+    "name", "metric", "prometheus", "telemetry", "success_condition", "failure_condition",
+    "interval", "count", "initial_delay", "window", "failure_limit", "inconclusive_limit",
+    "consecutive_error_limit", "min_requests", "dry_run",
 )  # fmt: skip
-_BUILT_IN = tuple(kind.value for kind in MetricKind if kind is not MetricKind.PROMETHEUS)
+_BY_QUERY = (MetricKind.PROMETHEUS, MetricKind.TELEMETRY)
+_BUILT_IN = tuple(kind.value for kind in MetricKind if kind not in _BY_QUERY)
+_AGGREGATES = tuple(one.value for one in Aggregate)
 
 
 def read_metrics(
@@ -46,7 +50,7 @@ def read_metrics(
 def _metric(
     fields: Fields, faults: list[FieldError], inline: bool, shared: float | None, delay: float
 ) -> Metric:
-    kind, query = _source(fields, faults)
+    kind, query, series = _source(fields, faults)
     interval: float | None = fields.seconds(
         "interval", shared or 0.0, SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S
     )
@@ -61,9 +65,10 @@ def _metric(
         interval = 60.0
     usual_window = min(interval or 60.0, LONGEST_WINDOW_S)
     metric = Metric(
-        name=fields.text("name", kind.value, longest=80),
+        name=fields.text("name", series.name if series else kind.value, longest=80),
         kind=kind,
         query=query,
+        series=series,
         success=_condition(fields, "success_condition"),
         failure=_condition(fields, "failure_condition"),
         interval_s=interval or None,
@@ -81,21 +86,44 @@ def _metric(
     return metric
 
 
-def _source(fields: Fields, faults: list[FieldError]) -> tuple[MetricKind, Query | None]:
+def _source(
+    fields: Fields, faults: list[FieldError]
+) -> tuple[MetricKind, Query | None, SeriesQuery | None]:
+    given = [name for name in ("prometheus", "telemetry", "metric") if fields.has(name)]
+    if len(given) > 1:
+        fields.fault(f"is given beside {given[0]}", given[-1])
     if fields.has("prometheus"):
-        if fields.has("metric"):
-            fields.fault("is given beside a query", "metric")
         if not fields.has("name"):
             fields.fault("is missing: a query needs a name", "name")
-        return MetricKind.PROMETHEUS, _query(fields, faults)
+        return MetricKind.PROMETHEUS, _query(fields, faults), None
+    if fields.has("telemetry"):
+        return MetricKind.TELEMETRY, None, _series(fields, faults)
     named = fields.text("metric", fields.text("name", ""))
     if named in _BUILT_IN:
-        return MetricKind(named), None
+        return MetricKind(named), None, None
     fields.fault(
         f"is no built-in metric: {', '.join(_BUILT_IN)}",
         "metric" if fields.has("metric") else "name",
     )
-    return MetricKind.ERROR_RATE, None
+    return MetricKind.ERROR_RATE, None, None
+
+
+def _series(fields: Fields, faults: list[FieldError]) -> SeriesQuery:
+    inner = Fields(
+        fields.raw("telemetry"),
+        (*fields.place, "telemetry"),
+        faults,
+        ("name", "label", "aggregate"),
+    )
+    if not inner.has("name"):
+        inner.fault("is missing: name a series, as feature_drift_score", "name")
+    aggregate = inner.text("aggregate", Aggregate.MEAN.value)
+    if aggregate not in _AGGREGATES:
+        inner.fault(f"is none of {', '.join(_AGGREGATES)}", "aggregate")
+        aggregate = Aggregate.MEAN.value
+    return SeriesQuery(
+        inner.text("name", longest=80), inner.text("label", longest=120), Aggregate(aggregate)
+    )
 
 
 def _query(fields: Fields, faults: list[FieldError]) -> Query:
@@ -129,6 +157,8 @@ def _min_requests(fields: Fields, kind: MetricKind) -> int:
         if fields.has("min_requests"):
             fields.fault("is not for a query, which counts no requests", "min_requests")
         return 0
+    if kind is MetricKind.TELEMETRY:
+        return fields.whole("min_requests", 1, 1, 1_000_000_000)
     usual = 100 if kind in BY_GATEWAYS else 20 if kind in BY_COMPARISON else 100
     return fields.whole("min_requests", usual, 1, 1_000_000_000)
 
@@ -139,7 +169,12 @@ def metric_json(metric: Metric) -> dict[str, Any]:
     if metric.query is not None:
         found["prometheus"] = {"address": metric.query.address, "query": metric.query.text}
     else:
-        found["metric"] = metric.kind.value
+        if metric.series is not None:
+            label = {"label": metric.series.label} if metric.series.label else {}
+            aggregate = metric.series.aggregate.value
+            found["telemetry"] = {"name": metric.series.name, **label, "aggregate": aggregate}
+        else:
+            found["metric"] = metric.kind.value
         found["min_requests"] = metric.min_requests
     if metric.success is not None:
         found["success_condition"] = str(metric.success)

@@ -19,7 +19,8 @@ class MetricKind(StrEnum):
     """What is measured. Rates are in percent, durations in ms.
 
     Output metrics come from the sampled comparison of answers, `conversion_difference` (in
-    percentage points, candidate less baseline) from outcomes that callers report.
+    percentage points, candidate less baseline) from outcomes that callers report, `telemetry` is
+    any series that is measured of the versions or sent for them.
     """
 
     ERROR_RATE = "error_rate"
@@ -30,6 +31,7 @@ class MetricKind(StrEnum):
     OUTPUT_FAULTS = "output_faults"
     OUTPUT_DIFFERENCE = "output_difference"
     CONVERSION_DIFFERENCE = "conversion_difference"
+    TELEMETRY = "telemetry"
     PROMETHEUS = "prometheus"
 
 
@@ -56,12 +58,31 @@ class Query:
     text: str
 
 
+class Aggregate(StrEnum):
+    """What a window's values of a series come to."""
+
+    MEAN = "mean"
+    MAX = "max"
+    MIN = "min"
+    NEWEST = "newest"
+    SUM = "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesQuery:
+    """A series that is measured of the endpoint's versions, as `feature_drift_score`."""
+
+    name: str
+    label: str = ""
+    aggregate: Aggregate = Aggregate.MEAN
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """What to measure, how often, and what its values mean.
 
-    Limits count measurements that may be so before the analysis ends that way: with a
-    `failure_limit` of 0 the first failed one fails it.
+    `min_requests` are requests, or values of a series. Limits count measurements that may be so
+    before the analysis ends that way: with a `failure_limit` of 0 the first failed one fails it.
     """
 
     name: str
@@ -69,6 +90,7 @@ class Metric:
     success: Condition | None = None
     failure: Condition | None = None
     query: Query | None = None
+    series: SeriesQuery | None = None
     interval_s: float | None = None
     count: int | None = None
     initial_delay_s: float = 0.0

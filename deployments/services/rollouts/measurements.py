@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from django.conf import settings
 
@@ -13,10 +14,19 @@ from console.errors import CovenantError
 from deployments.adapters import prometheus
 from deployments.rules.rollouts.analysis import Found
 from deployments.rules.rollouts.looks import Ask
-from deployments.rules.rollouts.types import BY_COMPARISON, BY_GATEWAYS, MetricKind, Query
+from deployments.rules.rollouts.types import (
+    BY_COMPARISON,
+    BY_GATEWAYS,
+    Aggregate,
+    MetricKind,
+    Query,
+    SeriesQuery,
+)
+from deployments.rules.statistics.measurements import Summary
 from deployments.rules.statistics.traffic_windows import WindowNumbers
 from deployments.selectors.experiments.pages import conversion_difference
 from deployments.selectors.rollouts.looks import Moment, Seen
+from deployments.selectors.telemetry.windows import window_of
 
 STALE_S = 10.0
 """Live numbers are written each second; older ones say nothing of now."""
@@ -38,6 +48,8 @@ def measure(at: Moment, seen: Seen, queries: Queries) -> dict[tuple[str, str], F
             one = _by_comparison(at, seen, ask)
         elif kind is MetricKind.CONVERSION_DIFFERENCE:
             one = _by_outcomes(at, seen)
+        elif kind is MetricKind.TELEMETRY:
+            one = _by_series(at, seen, ask)
         else:
             one = queries.answer(seen, ask)
         if one is not None:
@@ -87,6 +99,35 @@ def _by_outcomes(at: Moment, seen: Seen) -> Found:
     if found is None:
         return Found(error="no experiment on the two versions is running.")
     return Found(found.difference, None, found.candidate_answered, found.baseline_answered)
+
+
+def _by_series(at: Moment, seen: Seen, ask: Ask) -> Found:
+    series = ask.metric.series or SeriesQuery("")
+    rollout = seen.rollout
+    values = window_of(
+        rollout.endpoint_id,
+        series.name,
+        label=series.label,
+        versions=(rollout.version, rollout.baseline),
+        start=at.now - timedelta(seconds=ask.seconds),
+    )
+    candidate, baseline = values.get(rollout.version), values.get(rollout.baseline)
+    value = AGGREGATES[series.aggregate]
+    return Found(
+        value(candidate) if candidate else None,
+        value(baseline) if baseline else None,
+        candidate.count if candidate else 0,
+        baseline.count if baseline else 0,
+    )
+
+
+AGGREGATES: Mapping[Aggregate, Callable[[Summary], float]] = {
+    Aggregate.MEAN: lambda one: one.mean,
+    Aggregate.MAX: lambda one: one.maximum,
+    Aggregate.MIN: lambda one: one.minimum,
+    Aggregate.NEWEST: lambda one: one.newest,
+    Aggregate.SUM: lambda one: one.total,
+}
 
 
 def _errors(numbers: WindowNumbers) -> float | None:
