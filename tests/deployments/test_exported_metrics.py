@@ -135,12 +135,8 @@ def test_series_are_told_in_base_units(fleet_rows: Fleet, endpoint: Endpoint) ->
             Point(Quantity(gpu, "gpu_utilization_percent"), 73, now),
             Point(Quantity(node, "host_cpu_percent"), 50, now),
             Point(Quantity(placed, "queue_p95_ms"), 120, now),
-            Point(
-                Quantity(Subject(endpoint=endpoint.pk, version=2), "feature_drift_score"), 0.4, now
-            ),
-            Point(
-                Quantity(Subject(endpoint=endpoint.pk), "feature_drift_score", "amount"), 0.9, now
-            ),
+            Point(Quantity(served, "feature_drift_score"), 0.4, now),
+            Point(Quantity(served, "feature_drift_score", "amount"), 0.9, now),
             Point(Quantity(node, "host_load_per_core"), 9, now - timedelta(minutes=20)),
             Point(Quantity(node, "something_else"), 1, now),
         ]

@@ -55,7 +55,9 @@ VALUES: dict[str, dict[str, Any]] = {
     "api:endpoint-chart": {"name": "requests"},
     "deployments:load-test-chart": {"name": "latency"},
     "deployments:node-detail": {"name": "local"},
+    "deployments:node-change": {"name": "local"},
     "deployments:node-cordon": {"name": "local"},
+    "api:node-chart": {"name": "host-cpu"},
     "deployments:node-uncordon": {"name": "local"},
     "deployments:node-reconcile": {"name": "local"},
     "models_registry:environment-change": {"name": "production"},
@@ -78,6 +80,8 @@ OTHER_ANSWERS = {
     "console:identity-link": 404,
     "console:sso-return": 404,
     "models_registry:version-errors": 404,
+    # No collector runs here, so no machine was measured.
+    "api:node-machine": 503,
 }
 
 
