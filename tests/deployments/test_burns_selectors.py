@@ -158,7 +158,7 @@ def test_a_promise_counts_without_what_was_left_out(endpoint: Endpoint) -> None:
 def test_the_queries_do_not_grow_with_the_endpoints(
     endpoint: Endpoint, django_assert_num_queries: Any
 ) -> None:
-    with django_assert_num_queries(17):
+    with django_assert_num_queries(19):
         assert len(burns(NOW)) == 6
     contract = factories.make_contract(endpoint.model, objectives=WINDOW)
     environment = Environment.objects.create(name="load")
@@ -167,5 +167,5 @@ def test_the_queries_do_not_grow_with_the_endpoints(
         contract.pk, contract.model = None, model
         contract.save(force_insert=True)
         Endpoint.objects.create(model=model, environment=environment)
-    with django_assert_num_queries(17):
+    with django_assert_num_queries(19):
         assert len(burns(NOW)) == 21 * 6

@@ -22,7 +22,7 @@ from tests import factories
 AVAILABILITY = Objective("availability", 99.9, 30)
 LATENCY = Objective("latency", 99.0, 28, threshold_ms=80.0)
 PLACE = {"environment": "production", "model": "fraud_detector"}
-PROMISED = PromisedEndpoint(*PLACE.values(), 3, (AVAILABILITY, LATENCY))
+PROMISED = PromisedEndpoint("production", "fraud_detector", 3, (AVAILABILITY, LATENCY))
 RULES = rule_file([PROMISED], "https://covenant.example.com/")
 LABELS = 'environment="production",model="fraud_detector",version="3"'
 REQUESTS = "covenant_endpoint_requests_total"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from deployments.models import Endpoint
 from deployments.rules.objectives.slo import Attainment, Objective, attain, window_start
-from deployments.rules.objectives.spans import Span, left_over
+from deployments.rules.objectives.spans import MINUTE, floor_minute
 from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.objectives.exclusions import excluded_spans
 from deployments.selectors.statistics.rollups import traffic_between
@@ -35,15 +35,10 @@ def counted_between(
 ) -> dict[int, Traffic]:
     """What promises count of each endpoint in a stretch of time: without what its seats left out.
 
-    One query more than `traffic_between`, and those of each endpoint that has something left out.
+    One query more than `traffic_between`.
     """
     excluded = excluded_spans(endpoint_ids, start, end)
-    found = traffic_between([pk for pk in endpoint_ids if pk not in excluded], start, end)
-    for pk, spans in excluded.items():
-        for part in left_over(Span(start, end), spans):
-            counted = traffic_between([pk], part.start, part.end).get(pk, Traffic())
-            found[pk] = found.get(pk, Traffic()) + counted
-    return found
+    return traffic_between(endpoint_ids, start, end, excluded=excluded)
 
 
 def attainments(
@@ -51,7 +46,8 @@ def attainments(
 ) -> dict[int, list[tuple[Objective, Attainment]]]:
     """How each endpoint stands over its objectives' own windows that end now.
 
-    Three queries for each different window (usually one).
+    Whole minutes, with the one that `now` lies in. Four queries for each different window
+    (usually one).
     """
     wanted: dict[datetime, list[tuple[Endpoint, Objective]]] = {}
     for endpoint in endpoints:
@@ -60,9 +56,8 @@ def attainments(
             wanted.setdefault(window_start(objective, now), []).append((endpoint, objective))
     found: dict[int, list[tuple[Objective, Attainment]]] = {}
     for start, pairs in wanted.items():
-        counted = counted_between(
-            {endpoint.pk for endpoint, _ in pairs}, start, now + timedelta(minutes=1)
-        )
+        ids = {endpoint.pk for endpoint, _ in pairs}
+        counted = counted_between(ids, floor_minute(start), floor_minute(now) + MINUTE)
         for endpoint, objective in pairs:
             attained = attain(objective, counted.get(endpoint.pk, Traffic()))
             found.setdefault(endpoint.pk, []).append((objective, attained))

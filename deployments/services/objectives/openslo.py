@@ -41,7 +41,7 @@ def import_openslo(
     revision = holding.values_list("revision", flat=True).first()
     with transaction.atomic():
         begun = starting_text(registered, Start(revision=revision))
-        edited = edit_text(begun, [Edit(("objectives",), found.objectives)])
+        edited = edit_text(begun, [Edit(("objectives",), [*found.objectives])])
         draft = create_draft(
             model=registered, title=title or "From OpenSLO", text=edited.text, actor=actor
         )
