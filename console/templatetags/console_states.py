@@ -58,6 +58,18 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "failing": StateLook("bad", "bad", _("Failing")),
         "off": StateLook("neutral", "stopped", _("Off")),
     },
+    "alert_channel": {
+        "works": StateLook("ok", "good", _("Works")),
+        "untried": StateLook("neutral", "waiting", _("Not tried yet")),
+        "failing": StateLook("bad", "bad", _("Failing")),
+        "off": StateLook("neutral", "stopped", _("Off")),
+    },
+    "alert_delivery": {
+        "waiting": StateLook("info", "active", _("Waiting")),
+        "sent": StateLook("ok", "good", _("Sent")),
+        "failed": StateLook("bad", "bad", _("Failed")),
+        "skipped": StateLook("neutral", "stopped", _("Not sent")),
+    },
     "seat": {
         "signed": StateLook("ok", "good", _("Signed")),
         "waiting": StateLook("info", "waiting", _("Not signed yet")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from console.models import User
@@ -88,7 +89,7 @@ def calendar(schedule: OnCallSchedule, *, start: date, days: int, now: datetime)
             is_today=start + timedelta(days=number) == today,
             parts=[part for one in shown if (part := _part(one, begins, ends)) is not None],
         )
-        for number, (begins, ends) in enumerate(zip(edges, edges[1:], strict=False))
+        for number, (begins, ends) in enumerate(pairwise(edges))
     ]
 
 

@@ -39,7 +39,7 @@ def delivery_list(wanted: DeliveryFilter) -> QuerySet[AlertDelivery]:
         found = found.filter(channel__name=wanted.channel)
     if wanted.q:
         found = found.filter(Q(receiver__icontains=wanted.q) | Q(subject__icontains=wanted.q[:200]))
-    return found
+    return found.order_by("-created_at", "-id")
 
 
 def deliveries_of(alert: Alert) -> list[AlertDelivery]:

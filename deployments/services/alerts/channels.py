@@ -18,8 +18,6 @@ from deployments.models import AlertChannel, ChannelKind
 from deployments.rules.alerts.channel_options import checked
 from deployments.services.alerts.secrets import opened, sealed
 
-ACTION = "alert_channel.manage"
-
 
 def create_channel(
     *,
@@ -35,7 +33,7 @@ def create_channel(
 
     Raises Invalid (`unknown_kind`, `invalid_channel`, `invalid_address`), Conflict (`name_taken`).
     """
-    require(actor, ACTION)
+    require(actor, "alert_channel.manage")
     if kind not in ChannelKind.values:
         raise Invalid(
             f"“{kind}” is not a kind of channel.",
@@ -85,7 +83,7 @@ def change_channel(
 
     Raises Stale when somebody changed it since `revision`, Invalid, NotFound.
     """
-    require(actor, ACTION)
+    require(actor, "alert_channel.manage")
     with transaction.atomic():
         channel = _locked(name)
         if revision is not None and revision != channel.revision:
@@ -115,7 +113,7 @@ def change_channel(
 
 def rotate_secret(*, name: str, actor: Actor) -> tuple[AlertChannel, str]:
     """A new secret for a webhook, shown this once; the old one signs nothing any more."""
-    require(actor, ACTION)
+    require(actor, "alert_channel.manage")
     with transaction.atomic():
         channel = _locked(name)
         if channel.kind != ChannelKind.WEBHOOK:
@@ -138,7 +136,7 @@ def remove_channel(*, name: str, actor: Actor, reason: str = "") -> None:
 
     Raises Conflict (`channel_in_use`) while an escalation names it; routes just lose it.
     """
-    require(actor, ACTION)
+    require(actor, "alert_channel.manage")
     with transaction.atomic():
         channel = _locked(name)
         _record(channel, "alert_channel.remove", actor, before=facts(channel), reason=reason)

@@ -20,8 +20,6 @@ from deployments.models import (
 from deployments.rules.alerts.route_terms import StepTerms, check_steps
 from deployments.services.alerts.named import one_of, people_of
 
-ACTION = "on_call.manage"
-
 
 def set_policy(
     *,
@@ -36,7 +34,7 @@ def set_policy(
 
     Raises Invalid (`invalid_on_call`, `unknown_name`), Stale.
     """
-    require(actor, ACTION)
+    require(actor, "on_call.manage")
     check_steps(steps, repeats)
     with transaction.atomic():
         policy = EscalationPolicy.objects.select_for_update().filter(name=name).first()
@@ -62,7 +60,7 @@ def set_policy(
 
 def remove_policy(*, name: str, actor: Actor, reason: str = "") -> None:
     """Take an escalation away. Raises Conflict (`policy_in_use`) while a route names it."""
-    require(actor, ACTION)
+    require(actor, "on_call.manage")
     with transaction.atomic():
         policy = EscalationPolicy.objects.select_for_update().filter(name=name).first()
         if policy is None:

@@ -21,7 +21,6 @@ from deployments.rules.alerts.route_terms import RouteTerms, check_route
 from deployments.services.alerts.named import all_of, one_of
 from models_registry.models import Environment, RegisteredModel
 
-ACTION = "alert_channel.manage"
 MOST_ROUTES = 200
 
 
@@ -38,7 +37,7 @@ def set_route(
     Raises Invalid (`invalid_on_call`, `unknown_name`, `too_many_routes`), Stale when somebody
     changed it since `revision`.
     """
-    require(actor, ACTION)
+    require(actor, "alert_channel.manage")
     check_route(terms)
     if terms.people not in TellPeople.values:
         raise Invalid(
@@ -74,7 +73,7 @@ def set_route(
 
 def remove_route(*, name: str, actor: Actor, reason: str = "") -> None:
     """Take a route away; what no route takes goes to the inbox of who operates the model."""
-    require(actor, ACTION)
+    require(actor, "alert_channel.manage")
     with transaction.atomic():
         route = AlertRoute.objects.select_for_update(of=("self",)).filter(name=name).first()
         if route is None:

@@ -17,7 +17,6 @@ from deployments.models import OnCallLayer, OnCallOverride, OnCallSchedule, OnCa
 from deployments.rules.alerts.route_terms import LayerTerms, ScheduleTerms, check_schedule
 from deployments.services.alerts.named import one_of, people_of
 
-ACTION = "on_call.manage"
 LONGEST_OVERRIDE = timedelta(days=92)
 MOST_OVERRIDES = 200
 
@@ -34,7 +33,7 @@ def set_schedule(
 
     Raises Invalid (`invalid_on_call`, `unknown_name`), Conflict (`covered_already`), Stale.
     """
-    require(actor, ACTION)
+    require(actor, "on_call.manage")
     check_schedule(terms)
     team = one_of(Team, "slug", terms.team, "/team")
     people = [people_of(one.people, f"/layers/{n}/people") for n, one in enumerate(terms.layers)]
@@ -76,7 +75,7 @@ def remove_schedule(*, name: str, actor: Actor, reason: str = "") -> None:
 
     Raises Conflict (`schedule_in_use`) while a route or an escalation names it.
     """
-    require(actor, ACTION)
+    require(actor, "on_call.manage")
     with transaction.atomic():
         schedule = _locked(name)
         _record(schedule, "on_call.remove", actor, before=facts(schedule), reason=reason)
@@ -103,7 +102,7 @@ def take_over(
 
     Where several do, the newest holds. Raises Invalid (`invalid_on_call`, `unknown_name`).
     """
-    require(actor, ACTION)
+    require(actor, "on_call.manage")
     now = timezone.now()
     begins = max(starts_at or now, now)
     if not begins < ends_at <= begins + LONGEST_OVERRIDE:
@@ -135,7 +134,7 @@ def end_override(*, override_id: int, actor: Actor, reason: str = "") -> None:
 
     Raises NotFound, also for one that is over.
     """
-    require(actor, ACTION)
+    require(actor, "on_call.manage")
     now = timezone.now()
     with transaction.atomic():
         row = (
