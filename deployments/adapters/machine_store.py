@@ -56,7 +56,7 @@ def ring(name: str) -> list[JSON]:
     except redis.RedisError as error:
         log.warning("no live numbers of machines: %s", error)
         return []
-    points = raw if isinstance(raw, list) else []
+    points = [str(point) for point in raw] if isinstance(raw, list) else []
     # One document for all points is read in half the time of one by one.
     found: list[JSON] = json.loads(f"[{','.join(points)}]")
     return found

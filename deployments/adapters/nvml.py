@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pynvml
@@ -70,7 +71,7 @@ def _gpu(index: int) -> Gpu | None:
     raw = {
         name: float(value)
         for name, ask in _ASKED.items()
-        if (value := _try(lambda ask=ask: ask(handle))) is not None
+        if (value := _try(partial(ask, handle))) is not None
     }
     raw |= _of_memory(handle) | _of_rows(handle) | _of_links(handle)
     return Gpu(

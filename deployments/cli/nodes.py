@@ -87,6 +87,7 @@ def show_node(session: Session, node: str) -> None:
 @click.pass_obj
 def register_node(
     session: Session,
+    /,
     node: str,
     environments: tuple[str, ...],
     gpus: tuple[int, ...],

@@ -27,7 +27,7 @@ GROUPS: Final = {
     Group.LINKS: gettext_lazy("PCIe and NVLink"),
     Group.ERRORS: gettext_lazy("Errors"),
 }
-LEVELS: Final = {
+LEVELS: Final[Mapping[Level, dict[str, Any] | None]] = {
     Level.GOOD: None,
     Level.WARN: {"word": gettext_lazy("watch"), "tone": "warn", "icon": "state-warn"},
     Level.BAD: {"word": gettext_lazy("act"), "tone": "bad", "icon": "state-bad"},
@@ -134,7 +134,7 @@ def _gpu(gpu: GpuNow) -> dict[str, Any]:
         "driver": gpu.driver,
         "level": LEVELS[gpu.level],
         "memory": share.value if share else None,
-        "memory_tone": LEVELS[share.level]["tone"] if share and LEVELS[share.level] else "accent",
+        "memory_tone": _tone(share),
         "memory_words": (
             gettext("%(used)s of %(total)s")
             % {"used": shown(used.value, "bytes"), "total": shown(total.value, "bytes")}
@@ -146,6 +146,11 @@ def _gpu(gpu: GpuNow) -> dict[str, Any]:
         "no_nvlink": bool(gpu.model) and not nvlink_speed(gpu.model),
         "groups": _groups(figures),
     }
+
+
+def _tone(share: Figure | None) -> str:
+    level = LEVELS[share.level] if share else None
+    return str(level["tone"]) if level else "accent"
 
 
 def _face(figures: Mapping[str, Figure], series: str) -> dict[str, Any]:

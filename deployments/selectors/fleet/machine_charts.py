@@ -123,8 +123,8 @@ def _booked_points(node: Node, chart: MachineChart, grid: Grid, user: User) -> P
     seen: dict[int, str] = {}
     if chart.of is Of.VERSION:
         endpoints = Endpoint.objects.visible_to(user).select_related("environment", "model")
-        of_rows = {row.endpoint_id for row in rows}
-        seen = {one.pk: str(one) for one in endpoints.filter(pk__in=of_rows - {None})}
+        of_rows = [row.endpoint_id for row in rows if row.endpoint_id is not None]
+        seen = {one.pk: str(one) for one in endpoints.filter(pk__in=of_rows)}
         rows = [row for row in rows if row.endpoint_id in seen]
     booked = minutes([row.pk for row in rows], start=grid.start, end=grid.end)
     found: Points = {}
