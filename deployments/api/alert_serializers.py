@@ -68,7 +68,7 @@ class AlertLineSerializer(serializers.Serializer[object]):
     kind = serializers.CharField()
     actor = serializers.CharField(source="actor.username", default="", allow_blank=True)
     message = serializers.CharField(allow_blank=True)
-    data = serializers.DictField()
+    data = serializers.DictField()  # type: ignore[assignment] # a field's own name
 
 
 class AlertDetailSerializer(AlertSerializer):
@@ -133,7 +133,9 @@ class SilenceRequestSerializer(serializers.Serializer[object]):
     environment = serializers.CharField(required=False, default="", allow_blank=True, max_length=40)
     model = serializers.CharField(required=False, default="", allow_blank=True, max_length=63)
     node = serializers.CharField(required=False, default="", allow_blank=True, max_length=40)
-    label = serializers.CharField(required=False, default="", allow_blank=True, max_length=120)
+    label = serializers.CharField(  # type: ignore[assignment] # a field's own name
+        required=False, default="", allow_blank=True, max_length=120
+    )
     starts_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
     ends_at = serializers.DateTimeField()
     reason = serializers.CharField(max_length=500)
@@ -227,7 +229,7 @@ class AlertSignalSerializer(serializers.Serializer[object]):
     """What a rule can watch; every measured series is a signal by its name."""
 
     name = serializers.CharField()
-    source = serializers.CharField()
+    source = serializers.CharField()  # type: ignore[assignment] # a field's own name
     unit = serializers.CharField(allow_blank=True)
 
 

@@ -69,7 +69,7 @@ def show_rule(session: Session, rule: str) -> None:
 @click.option("--new", is_flag=True, help="Make a rule of this name.")
 @click.pass_obj
 def set_rule(
-    session: Session, rule: str, path: Path | None, new: bool, reason: str, **given: Any
+    session: Session, /, rule: str, path: Path | None, new: bool, reason: str, **given: Any
 ) -> None:
     """Decide a rule anew, or make one; what is not named stays as it is."""
     before: dict[str, Any] = {} if new else session.client.get(f"/alert-rules/{rule}/")
@@ -97,7 +97,7 @@ def set_rule(
 @click.option("--model", default="")
 @click.option("--node", default="")
 @click.pass_obj
-def preview(session: Session, path: Path, **scope: str) -> None:
+def preview(session: Session, /, path: Path, **scope: str) -> None:
     """When a rule would have fired in the last 24 hours; nothing is changed."""
     found = session.client.post("/alert-rule-preview/", {"document": _read(path), **scope})
     if found["why_not"]:

@@ -29,7 +29,7 @@ def alerts() -> None:
 @click.option("--node", default="")
 @click.option("--rule", default="")
 @click.pass_obj
-def list_alerts(session: Session, state: str, **wanted: str) -> None:
+def list_alerts(session: Session, /, state: str, **wanted: str) -> None:
     """Those that are not over, or of another state."""
     page = session.client.get("/alerts/", state="" if state == "all" else state, **wanted)
     rows = (
@@ -107,7 +107,7 @@ def list_silences(session: Session, over: bool) -> None:
 @click.option("--for", "lasts", default="1h", show_default=True, help="As 30m, 2h or 7d.")
 @click.option("--reason", required=True)
 @click.pass_obj
-def create(session: Session, lasts: str, **given: str) -> None:
+def create(session: Session, /, lasts: str, **given: str) -> None:
     """Keep alerts that match all that is named quiet; it ends by itself."""
     ends_at = datetime.now(UTC) + _span(lasts)
     found = session.client.post("/silences/", {**given, "ends_at": ends_at.isoformat()})

@@ -105,14 +105,15 @@ def number(value: float | None, unit: str) -> str:
 
 def duration(seconds: int) -> str:
     """A time span in the largest whole unit."""
-    for size, words in (
-        (86_400, lambda n: ngettext("%(n)s day", "%(n)s days", n)),
-        (3600, lambda n: ngettext("%(n)s hour", "%(n)s hours", n)),
-        (60, lambda n: ngettext("%(n)s minute", "%(n)s minutes", n)),
-    ):
-        if seconds >= size and seconds % size == 0:
-            return words(seconds // size) % {"n": seconds // size}
-    return ngettext("%(n)s second", "%(n)s seconds", seconds) % {"n": seconds}
+    if seconds and seconds % 86_400 == 0:
+        n, words = seconds // 86_400, ngettext("%(n)s day", "%(n)s days", seconds // 86_400)
+    elif seconds and seconds % 3600 == 0:
+        n, words = seconds // 3600, ngettext("%(n)s hour", "%(n)s hours", seconds // 3600)
+    elif seconds and seconds % 60 == 0:
+        n, words = seconds // 60, ngettext("%(n)s minute", "%(n)s minutes", seconds // 60)
+    else:
+        n, words = seconds, ngettext("%(n)s second", "%(n)s seconds", seconds)
+    return words % {"n": n}
 
 
 def title_of(alert: Alert) -> str:

@@ -190,10 +190,10 @@ def _series(
     every = rows.count()
     series = {row.pk: row for row in rows.order_by("pk")[:MOST_SERIES]}
     values: dict[int, dict[datetime, Summary]] = defaultdict(dict)
-    for row in SeriesMinute.objects.filter(
+    for held in SeriesMinute.objects.filter(
         series_id__in=list(series), minute__gte=start, minute__lt=end
     ).order_by("minute"):
-        values[row.series_id][row.minute] = summary_of(row)
+        values[held.series_id][held.minute] = summary_of(held)
     contracts = contracts_that_hold({model for _, model in endpoints.values()})
     found: dict[Question, dict[datetime, Readings]] = {}
     for question in asked:

@@ -128,6 +128,7 @@ def _certificate_days(things: Things, now: datetime) -> Readings:
     return {
         Target(label=f"{gateway} {environment}"): Reading((until - now).total_seconds() / DAY_S)
         for gateway, environment, until in rows
+        if until is not None
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -54,7 +55,7 @@ def quieten(now: datetime) -> int:
     return len(changed)
 
 
-def active_silences(now: datetime) -> list[tuple[object, Matchers, datetime]]:
+def active_silences(now: datetime) -> list[tuple[uuid.UUID, Matchers, datetime]]:
     """The silences in force with what each matches (one query)."""
     rows = Silence.objects.filter(starts_at__lte=now, ends_at__gt=now, ended_at__isnull=True)
     return [(row.pk, matchers_of(row), row.ends_at) for row in rows[:MOST_SILENCES]]
