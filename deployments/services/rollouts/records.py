@@ -88,6 +88,10 @@ def record_analyses(steps: Iterable[Step], now: datetime) -> int:
                 row = AnalysisRun(rollout=one.rollout, step=step, started_at=run.started_at)
                 open_runs[slot] = row
                 fresh.append(row)
+        slot = (one.rollout.pk, _step_of(one, INLINE))
+        if slot not in open_runs and any(scope == INLINE for scope, _ in one.judged):
+            open_runs[slot] = _at_once(one, now)
+            fresh.append(open_runs[slot])
     AnalysisRun.objects.bulk_create(fresh)
     _close(changed, open_runs, now)
     rows = [
@@ -186,6 +190,19 @@ def _step_of(step: Step, scope: str) -> int | None:
     if scope == BACKGROUND:
         return None
     return step.after.step if step.after.inline is not None else step.before.step
+
+
+def _at_once(step: Step, now: datetime) -> AnalysisRun:
+    """A step's analysis that began, was measured and came to its end within one look."""
+    failed = any(one.phase is Phase.FAILED for scope, one in step.judged if scope == INLINE)
+    phase = AnalysisPhase.FAILED if failed else AnalysisPhase.SUCCESSFUL
+    return AnalysisRun(
+        rollout=step.rollout,
+        step=_step_of(step, INLINE),
+        started_at=now,
+        ended_at=now,
+        phase=phase,
+    )
 
 
 def _open_runs(ids: Collection[uuid.UUID]) -> dict[tuple[uuid.UUID, int | None], AnalysisRun]:
