@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.http import Http404, HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
@@ -13,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from console.errors import CovenantError, FieldError, TooMany, Unavailable
+from console.rules.error_help import entries
 
 R = TypeVar("R", bound=HttpResponseBase)
 
@@ -31,7 +33,7 @@ def problem_body(
 ) -> dict[str, Any]:
     """The members of a problem document; `code` is stable, `errors` point into the input."""
     return {
-        "type": f"urn:covenant:problem:{code}",
+        "type": type_of(code),
         "title": code.replace("_", " ").capitalize(),
         "status": status_code,
         "detail": detail,
@@ -39,6 +41,13 @@ def problem_body(
         "hint": hint,
         "errors": [{"pointer": error.pointer, "detail": error.detail} for error in errors],
     }
+
+
+def type_of(code: str) -> str:
+    """The address of the code's help page, as RFC 9457 wants `type` to be; a URN without one."""
+    if code in entries():
+        return f"{settings.CONFIG.base_url}/help/errors/{code}/"
+    return f"urn:covenant:problem:{code}"
 
 
 def problem(

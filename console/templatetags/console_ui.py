@@ -20,6 +20,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.models import Role, User
+from console.rules.error_help import entries as error_entries
 from console.templatetags import console_formats as text
 from console.templatetags import console_phrases as phrases
 from console.templatetags.console_drawings import Segment, segments, spark
@@ -132,6 +133,13 @@ def state(kind: str, value: str, label: str = "", bare: bool = False) -> dict[st
         "state": value,
         "bare": bare,
     }
+
+
+@register.simple_tag
+def help_url(code: object) -> str:
+    """Where an error's code is explained, "" for one that no entry explains."""
+    known = str(code or "")
+    return reverse("console:error-help", args=[known]) if known in error_entries() else ""
 
 
 @register.inclusion_tag("components/badge.html")
