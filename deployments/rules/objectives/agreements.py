@@ -28,28 +28,28 @@ def check_maintenance(span: Span, now: datetime, others: Sequence[Span]) -> None
     _check_span(span, LONGEST_MAINTENANCE)
     if span.start <= now:
         raise _invalid(
-            "maintenance_begun",
-            "/starts_at",
             "Maintenance is announced before it begins.",
             "Choose a later time. What is over already may be proposed as an exclusion.",
+            code="maintenance_begun",
+            pointer="/starts_at",
         )
     if span.start > now + FARTHEST_AHEAD:
         raise _invalid(
-            "too_far_ahead",
-            "/starts_at",
             f"That is more than {FARTHEST_AHEAD.days} days ahead.",
             "Propose it nearer to its time.",
+            code="too_far_ahead",
+            pointer="/starts_at",
         )
-    _refuse_overlap(span, others, "maintenance_overlaps")
+    _refuse_overlap(span, others, code="maintenance_overlaps")
     for month in _months(span):
         spans = [part for one in (*others, span) if (part := clip(one, month)) is not None]
         if minutes_of(spans) > MOST_MAINTENANCE_MINUTES:
             raise _invalid(
-                "maintenance_limit",
-                "/ends_at",
                 f"{month.start:%Y-%m} would have {minutes_of(spans)} minutes of maintenance; "
                 f"at most {MOST_MAINTENANCE_MINUTES} are left out of a month.",
                 "Shorten it, or withdraw another window of that month.",
+                code="maintenance_limit",
+                pointer="/ends_at",
             )
 
 
@@ -62,19 +62,19 @@ def check_exclusion(span: Span, now: datetime, others: Sequence[Span]) -> None:
     _check_span(span, LONGEST_EXCLUSION)
     if span.end > floor_minute(now):
         raise _invalid(
-            "exclusion_not_over",
-            "/ends_at",
             "Only time that is over can be excluded.",
             "Wait until its end. What lies ahead is proposed as maintenance.",
+            code="exclusion_not_over",
+            pointer="/ends_at",
         )
     if span.start < now - FARTHEST_BACK:
         raise _invalid(
-            "too_long_ago",
-            "/starts_at",
             f"That is more than {FARTHEST_BACK.days} days ago.",
             "What was reported so long ago stays as it was reported.",
+            code="too_long_ago",
+            pointer="/starts_at",
         )
-    _refuse_overlap(span, others, "exclusion_overlaps")
+    _refuse_overlap(span, others, code="exclusion_overlaps")
 
 
 def standing(state: str, span: Span, now: datetime, *, beforehand: bool) -> str:
@@ -96,9 +96,11 @@ def checked_text(raw: str, pointer: str, hint: str) -> str:
     """What somebody wrote, without the blanks around it. Raises Invalid."""
     text = raw.strip()
     if not text:
-        raise _invalid("text_missing", pointer, "Some words are needed.", hint)
+        raise _invalid("Some words are needed.", hint, code="text_missing", pointer=pointer)
     if len(text) > LONGEST_TEXT:
-        raise _invalid("text_too_long", pointer, f"At most {LONGEST_TEXT} characters.", hint)
+        raise _invalid(
+            f"At most {LONGEST_TEXT} characters.", hint, code="text_too_long", pointer=pointer
+        )
     return text
 
 
@@ -106,23 +108,29 @@ def _check_span(span: Span, longest: timedelta) -> None:
     for moment, pointer in ((span.start, "/starts_at"), (span.end, "/ends_at")):
         if floor_minute(moment) != moment:
             raise _invalid(
-                "not_a_whole_minute",
-                pointer,
                 "Counts are kept by the minute.",
                 "Give whole minutes, as in 2026-01-31T09:30:00Z.",
+                code="not_a_whole_minute",
+                pointer=pointer,
             )
     if span.end <= span.start:
         raise _invalid(
-            "span_is_empty", "/ends_at", "It ends before it has begun.", "Give a later end."
+            "It ends before it has begun.",
+            "Give a later end.",
+            code="span_is_empty",
+            pointer="/ends_at",
         )
     if span.end - span.start > longest:
         hours = int(longest // timedelta(hours=1))
         raise _invalid(
-            "span_too_long", "/ends_at", f"It lasts more than {hours} hours.", "Shorten it."
+            f"It lasts more than {hours} hours.",
+            "Shorten it.",
+            code="span_too_long",
+            pointer="/ends_at",
         )
 
 
-def _refuse_overlap(span: Span, others: Sequence[Span], code: str) -> None:
+def _refuse_overlap(span: Span, others: Sequence[Span], *, code: str) -> None:
     for other in others:
         if span.meets(other):
             raise Conflict(
@@ -143,5 +151,5 @@ def _months(span: Span) -> list[Span]:
     return found
 
 
-def _invalid(code: str, pointer: str, detail: str, hint: str) -> Invalid:
+def _invalid(detail: str, hint: str, *, code: str, pointer: str) -> Invalid:
     return Invalid(detail, code=code, hint=hint, errors=(FieldError(pointer, detail),))
