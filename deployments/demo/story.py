@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from console.rules import dsse
 from deployments.cli.client import CliError
-from deployments.demo import rollout
+from deployments.demo import promise, rollout
 from deployments.demo.checkpoints import FAILING_FEATURES
 from deployments.demo.people import SEATS, Person
 from deployments.demo.traffic import Caller, Tally, call
@@ -24,6 +24,7 @@ from models_registry.rules import bundles
 
 MODEL = "fraud_detector"
 ENVIRONMENT, STAGING = "production", "staging"
+ENDPOINT = f"{ENVIRONMENT}/{MODEL}"
 # A machine that is busy with other things may be slow once; a model that is slow stays slow.
 MOST_LOAD_TESTS = 3
 INPUTS = [{"name": "features", "dtype": "FP32", "dims": ["batch", 10], "min": -10, "max": 10}]
@@ -76,6 +77,9 @@ class Story:
         self.step("Roll back under load", self._roll_back)
         self.step("The same input now", self._healed)
         self.step("A rollout of v2 takes itself back", self._rollout)
+        self.step("What moved first", lambda: promise.first_mover(self.sam.client, ENDPOINT))
+        self.step("Every request is counted", self._counted)
+        self.step("The month on paper", lambda: promise.on_paper(self.bea.client, ENDPOINT))
 
     def _build(self, folder: Path) -> str:
         subprocess.run(  # a program of its own: torch stays out of this process
@@ -342,8 +346,11 @@ class Story:
 
     def _rollout(self) -> str:
         return rollout.taken_back(
-            self.sam.client, gateway=self.gateway, endpoint=f"{ENVIRONMENT}/{MODEL}", version=2
+            self.sam.client, gateway=self.gateway, endpoint=ENDPOINT, version=2
         )
+
+    def _counted(self) -> str:
+        return promise.counted(self.bea.client, gateway=self.gateway, endpoint=ENDPOINT)
 
     def _failing_calls(self) -> dict[int, int]:
         parts = urlsplit(self.gateway)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deployments.rules.causes.board import Case, find_case
+from deployments.rules.causes.board import Case, Happened, find_case
 from deployments.rules.causes.findings import findings
 from deployments.rules.causes.moves import MINUTES, moves
 from deployments.rules.causes.signals import KINDS, Signal
@@ -123,7 +123,7 @@ class TestTheFirstMove:
                 signal("queue", steps(2, (0, 1.0), (100, 40.0)), 7),
                 signal("gpu_memory", steps(3, (0, 3000.0)), place="gpu-1 GPU-0"),
             ],
-            [at(92)],
+            [Happened(at(92), 0)],
         )
         assert [one.signal.kind.code for one in case.movers] == ["queue", "p99"]
         assert case.symptom is not None
@@ -153,7 +153,7 @@ class TestTheFirstMove:
 
     def test_what_happened_after_the_first_move_is_not_its_cause(self) -> None:
         signals = [signal("errors", steps(1, (0, 0.1), (100, 9.0)))]
-        case = find_case(signals, [at(60), at(104)])
+        case = find_case(signals, [Happened(at(60), 0), Happened(at(104), 1)])
         assert case.before is not None
         assert case.before.index == 0
 
@@ -166,7 +166,7 @@ class TestTheFirstMove:
                 signal("errors", steps(2, (0, 0.0)), 1),
                 signal("errors", steps(3, (0, 100.0))[120:], 2),
             ],
-            [at(119)],
+            [Happened(at(119), 0)],
         )
         assert case.first is not None
         assert (case.first.appeared, case.first.signal.version) == (True, 2)
@@ -180,11 +180,22 @@ class TestTheFirstMove:
                 signal("errors", steps(1, (0, 0.0)), 1),
                 signal("errors", series(lambda i: 100.0 if i in bad else 0.0), 2),
             ],
-            [at(149)],
+            [Happened(at(149), 0)],
         )
         assert case.first is not None
         assert (case.first.move.at, case.first.signal.version) == (at(150), 2)
         assert case.before_s == 5.0
+
+    def test_of_a_version_s_move_what_concerned_that_version_came_before(self) -> None:
+        case = find_case(
+            [
+                signal("errors", steps(1, (0, 0.0)), 1),
+                signal("errors", series(lambda i: 100.0 if i == 150 else 0.0), 2),
+            ],
+            [Happened(at(150), 0, 2), Happened(at(150) + timedelta(seconds=4), 1, 1)],
+        )
+        assert case.before is not None
+        assert case.before.index == 0
 
     def test_a_version_that_was_there_all_the_time_has_not_appeared(self) -> None:
         case = find_case(
@@ -197,7 +208,7 @@ class TestTheFirstMove:
         assert case.first is None
 
     def test_nothing_that_moved_is_no_story(self) -> None:
-        case = find_case([signal("p99", steps(1, (0, 20.0)))], [at(50)])
+        case = find_case([signal("p99", steps(1, (0, 20.0)))], [Happened(at(50), 0)])
         assert (case.symptom, case.movers, case.before) == (None, (), None)
         assert findings(case) == []
 
@@ -216,7 +227,7 @@ class TestMeanings:
                 signal("compute", steps(4, (0, 5.0)), 7),
                 signal("gpu_memory", steps(5, (0, 3000.0)), place="gpu-1 GPU-0"),
             ],
-            [at(92)],
+            [Happened(at(92), 0)],
         )
         (first, *_more) = findings(case)
         assert (first.code, first.version) == ("batching_ineffective", 7)
@@ -230,7 +241,7 @@ class TestMeanings:
                 signal("errors", steps(2, (0, 0.1)), 1),
                 signal("errors", steps(3, (0, 60.0))[100:], 2),
             ],
-            [at(98)],
+            [Happened(at(98), 0)],
         )
         (finding,) = findings(case)
         assert (finding.code, finding.version) == ("version_fails", 2)
@@ -320,7 +331,7 @@ class TestMeanings:
                 signal("errors", steps(2, (0, 0.0)), 1),
                 signal("errors", [(at(120), 100.0)], 2),
             ],
-            [at(119)],
+            [Happened(at(119), 0)],
         )
         assert codes(case) == ["version_fails"]
 

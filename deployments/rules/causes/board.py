@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median
 
@@ -59,10 +59,14 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something that happened to the endpoint; `index` finds it in the list that was given."""
+    """Something that may make others move; `index` finds it in the list that it came from.
+
+    `version` is the one that it concerns, 0 for all.
+    """
 
     at: datetime
     index: int
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +95,11 @@ class Case:
 
 
 def find_case(
-    signals: Sequence[Signal], happened: Sequence[datetime], *, around: datetime | None = None
+    signals: Sequence[Signal], happened: Sequence[Happened], *, around: datetime | None = None
 ) -> Case:
     """The story that the signals tell: the newest one, or the one nearest to `around`.
 
-    `happened` are the moments of what is known to have happened, oldest first. A story begins with
+    `happened` is what is known to have happened and may be why, oldest first. A story begins with
     a symptom (something that callers or the business feel), else with any move for the worse.
     """
     found = {
@@ -223,16 +227,14 @@ def _far_worse(kind: Kind, value: float, beside: float) -> bool:
     return worse - better > kind.least and worse > TWICE * better
 
 
-def _with_what_was_before(case: Case, happened: Sequence[datetime]) -> Case:
-    if case.first is None:
+def _with_what_was_before(case: Case, happened: Sequence[Happened]) -> Case:
+    """The newest thing that came before the first move; of a version's move what concerned it."""
+    first = case.first
+    if first is None:
         return case
     # A move is seen at the start of its step, so what happened within it came before it.
-    latest = case.first.move.at + timedelta(seconds=case.first.signal.step_s)
-    before = [
-        Happened(at, index)
-        for index, at in enumerate(happened)
-        if case.first.move.at - BEFORE <= at <= latest
-    ]
-    if not before:
-        return case
-    return Case(case.symptom, case.movers, case.steady, case.contrasts, before[-1])
+    latest = first.move.at + timedelta(seconds=first.signal.step_s)
+    before = [one for one in happened if first.move.at - BEFORE <= one.at <= latest]
+    of_version = [one for one in before if one.version == first.signal.version]
+    known = (of_version if first.signal.version else before) or before
+    return replace(case, before=known[-1]) if known else case

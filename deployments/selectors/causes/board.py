@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from console.errors import FieldError, Invalid
 from console.models import User
 from deployments.models import Endpoint
-from deployments.rules.causes.board import Case, find_case
+from deployments.rules.causes.board import Case, Happened, find_case
 from deployments.rules.causes.findings import Finding, findings
 from deployments.rules.causes.signals import Signal
 from deployments.selectors.causes.occurrences import Occurrence, occurrences
@@ -25,6 +25,17 @@ BEFORE = timedelta(minutes=30)
 AFTER = timedelta(minutes=15)
 LATE = timedelta(minutes=30)
 """What happened so long before the stretch may still be why something moved at its beginning."""
+CONSEQUENCES = frozenset(
+    {
+        "incident.began",
+        "incident.ended",
+        "rollout.promoted",
+        "rollout.aborted",
+        "rollout.rolled_back",
+        "release.approved",
+    }
+)
+"""What follows from moves, or changes nothing that callers get: never why something moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,12 @@ def board(
     start, end = _span(window, around, now)
     grid, signals = signals_of(endpoint, start, end)
     happened = occurrences(endpoint, start - LATE, end)
-    case = find_case(signals, [one.at for one in happened], around=around)
+    may_be_why = [
+        Happened(one.at, index, one.version)
+        for index, one in enumerate(happened)
+        if one.kind not in CONSEQUENCES
+    ]
+    case = find_case(signals, may_be_why, around=around)
     return Board(endpoint, grid.start, grid.end, grid.step, signals, happened, case, findings(case))
 
 
