@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import httpx
@@ -256,7 +257,9 @@ class Collector:
                 statistics.book,
                 source.name,
                 booking,
-                reader=source.reader,
+                # As it is now: what is read while this is written belongs to the next booking, and
+                # a cursor that is ahead of what was booked would lose it with this process.
+                reader=replace(source.reader, last=dict(source.reader.last)),
                 changed=changed | source.first_booking(),
                 before=source.booked_at,
                 at=at,

@@ -31,6 +31,7 @@ from deployments.rules.statistics.readings import Reader
 from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.statistics.coverage import coverage, gaps_of
 from deployments.selectors.statistics.rollups import traffic_between
+from deployments.selectors.statistics.series import statistics
 from deployments.services.statistics.gaps import Gap, note
 from deployments.services.statistics.hours import rebuild, roll_day, roll_due, roll_hour
 from deployments.services.statistics.measurements import record
@@ -234,3 +235,14 @@ def test_parts_cover_each_minute_once(first: int, length: int, whole: list[bool]
     for part in parts.hours:
         for n in range(part.minutes // 60):
             assert part.start + n * HOUR in hours
+
+
+@pytest.mark.django_db
+def test_a_chart_of_weeks_is_drawn_from_hours(endpoint: Endpoint) -> None:
+    fill(endpoint, minutes_from(DAY_START, 26 * 60))
+    start, end = DAY_START, DAY_START + 26 * HOUR
+    before = statistics(endpoint, start=start, end=end, step=3600)
+    roll_due(end)
+    MinuteRollup.objects.filter(minute__lt=DAY_START + 20 * HOUR).delete()
+    assert statistics(endpoint, start=start, end=end, step=3600) == before
+    assert sum(before["series"][1]["requests"]) > 0

@@ -19,7 +19,10 @@ from deployments.rules.statistics.parts import HOUR, Parts, split
 
 Coarsest = Literal["day", "hour", "minute"]
 
-_COLUMNS = "requests, caller_faults, provider_faults, statuses, bounds_ms, buckets"
+_COLUMNS = (
+    "requests, caller_faults, provider_faults, statuses, bounds_ms, buckets, "
+    "inference_count, execution_count, queue_ns, compute_ns, triton_failures"
+)
 _LEVEL = """
     select rows.endpoint_id, rows.version, rows.{time} as at, {span} as span,
            {minutes} as minutes, {columns}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,11 +13,16 @@ from deployments.models import DayRollup, Endpoint, HourRollup, MinuteRollup, Mi
 from deployments.models.statistics import Rollup
 from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.rollups import Counted, Traffic, Work, merge_any
-from deployments.selectors.statistics.rollup_parts import Reading, reading
+from deployments.selectors.statistics.rollup_parts import Coarsest, Reading, reading
 
 _COUNTS = """
     select endpoint_id, sum(requests), sum(caller_faults), sum(provider_faults)
     from counted group by endpoint_id
+"""
+_POINTS = """
+    select at, version, requests, caller_faults, provider_faults, statuses, bounds_ms, buckets,
+           inference_count, execution_count, queue_ns, compute_ns, triton_failures
+    from counted order by at, version
 """
 _BUCKETS = """
     select endpoint_id, bounds_ms::text, index, sum(bucket::text::bigint)
@@ -81,6 +87,35 @@ def rows_between(endpoint: Endpoint, start: datetime, end: datetime) -> QuerySet
     return MinuteRollup.objects.filter(
         endpoint=endpoint, minute__gte=start, minute__lt=end
     ).order_by("minute", "version")
+
+
+def counted_points(
+    endpoint: Endpoint, start: datetime, end: datetime, *, coarsest: Coarsest
+) -> list[tuple[datetime, int, Counted]]:
+    """What was counted, as (begin, version, counts), in rows no longer than that; two queries."""
+    where = reading([endpoint.pk], start, end, coarsest=coarsest)
+    return [
+        (
+            at,
+            version,
+            Counted(
+                Traffic(requests, caller, provider, _json(statuses), _histogram(bounds, buckets)),
+                Work(*work),
+            ),
+        )
+        for at, version, requests, caller, provider, statuses, bounds, buckets, *work in where.rows(
+            _POINTS
+        )
+    ]
+
+
+def _histogram(bounds: Any, buckets: Any) -> Histogram | None:
+    counts = _json(buckets)
+    return Histogram(tuple(_json(bounds)), tuple(counts)) if counts else None
+
+
+def _json(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def hours_between(endpoint: Endpoint, start: datetime, end: datetime) -> QuerySet[HourRollup]:

@@ -15,7 +15,8 @@ from deployments.rules.statistics import charts, histograms
 from deployments.rules.statistics.charts import Grid
 from deployments.rules.statistics.live_window import from_point
 from deployments.rules.statistics.rollups import GATEWAY_ITSELF, Counted, Traffic, Work
-from deployments.selectors.statistics.rollups import counted_of, rows_between, traffic_of_row
+from deployments.selectors.statistics.rollup_parts import Coarsest
+from deployments.selectors.statistics.rollups import counted_points, traffic_of_row
 from deployments.selectors.traffic.routing import contracts_that_hold
 
 LIVE_SPAN = timedelta(minutes=15)
@@ -125,10 +126,8 @@ def _mirrored_points(endpoint: Endpoint, grid: Grid) -> list[tuple[datetime, int
 
 
 def _booked_points(endpoint: Endpoint, grid: Grid) -> list[tuple[datetime, int, Counted]]:
-    return [
-        (row.minute, row.version, counted_of(row))
-        for row in rows_between(endpoint, grid.start, grid.end)
-    ]
+    coarsest: Coarsest = "hour" if grid.step % 3600 == 0 else "minute"
+    return counted_points(endpoint, grid.start, grid.end, coarsest=coarsest)
 
 
 def _gather(grid: Grid, points: Iterable[tuple[datetime, int, Counted]]) -> Steps:
