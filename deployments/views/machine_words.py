@@ -21,7 +21,7 @@ WINDOWS: Final = ("10m", "1h", "6h", "24h")
 LIVE: Final = {"10m": 5, "1h": 30}
 GROUPS: Final = {
     Group.LOAD: gettext_lazy("Load"),
-    Group.MEMORY: gettext_lazy("Memory"),
+    Group.MEMORY: gettext_lazy("GPU memory"),
     Group.HEAT: gettext_lazy("Heat and power"),
     Group.CLOCKS: gettext_lazy("Clocks and throttling"),
     Group.LINKS: gettext_lazy("PCIe and NVLink"),

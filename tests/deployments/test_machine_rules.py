@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from deployments.rules.fleet import gpus, hosts, triton_numbers
@@ -12,6 +14,8 @@ from deployments.rules.fleet.hosts import Host
 from deployments.rules.fleet.machine_series import Level, level_of
 from deployments.rules.fleet.triton_numbers import TritonVersion
 from tests.adapters.dcgm_double import USUAL
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_there_are_27_fields_each_with_a_number_a_series_and_words() -> None:
@@ -170,3 +174,9 @@ def test_totals_that_fell_count_from_zero() -> None:
     values = triton_numbers.values_of(now, before, 2.0)
     assert values["requests_per_second"] == 15
     assert values["queue_p95_ms"] == 2
+
+
+def test_the_page_of_documents_lists_every_field_with_its_number() -> None:
+    text = (ROOT / "docs" / "machines.md").read_text()
+    for field in FIELDS:
+        assert f"| {field.number} | `{field.dcgm}` | `{field.series}` |" in text

@@ -40,7 +40,7 @@ REASONS: Final = {
 HARMFUL: Final = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
 
 SHARES: Final = (
-    MachineSeries("gpu_memory_total_bytes", "bytes", _("Memory")),
+    MachineSeries("gpu_memory_total_bytes", "bytes", _("GPU memory")),
     MachineSeries("gpu_memory_used_percent", "%", _("Memory used"), warn=90, bad=97),
     MachineSeries("gpu_power_percent", "%", _("Power of its limit"), warn=97),
     MachineSeries("gpu_slowed_percent", "%", _("Slowed down"), warn=10, bad=50),
