@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from console.templatetags.console_phrases import phrase
 from deployments.models import Alert, AlertEvent
+from deployments.rules.alerts.catalogue import SIGNALS as FIXED
 from deployments.rules.alerts.catalogue import Source, signal_of
 from deployments.rules.alerts.documents import Condition, RuleDocument
 
@@ -49,6 +50,11 @@ SOURCES: Final = {
 }
 STATES_ALONE: Final = frozenset({"node_lost", "gateway_away"})
 """Signals that are only there or not: their number says nothing more."""
+
+COUNTED: Final = frozenset(
+    key for key, one in FIXED.items() if one.source is Source.TRAFFIC and key != "no_data_seconds"
+)
+"""Signals of requests within the rule's window."""
 
 # Kind of an event → words, icon, tone.
 EVENTS: Final = {
@@ -94,7 +100,7 @@ def number(value: float | None, unit: str) -> str:
     """
     if value is None:
         return "–"
-    if unit in ("B", "B/s", "B/h"):
+    if value and unit in ("B", "B/s", "B/h"):
         return _bytes(value, unit)
     size = abs(value)
     digits = 0 if size >= 1000 or value == int(value) else 1 if size >= 100 else 3
@@ -151,7 +157,10 @@ def condition_words(condition: Condition) -> str:
     """One comparison in words: "Queue P95 > 100 ms"."""
     signal = signal_of(condition.signal)
     unit = signal.unit if signal else ""
-    words = f"{signal_title(condition.signal)} {condition.op} {number(condition.threshold, unit)}"
+    words = signal_title(condition.signal)
+    if condition.signal not in STATES_ALONE:
+        op = {"<=": "≤", ">=": "≥"}.get(condition.op, condition.op)
+        words = f"{words} {op} {number(condition.threshold, unit)}"
     if condition.own_limit:
         words = _("%(words)s, or its contract’s own limit") % {"words": words}
     if condition.label:
@@ -162,7 +171,7 @@ def condition_words(condition: Condition) -> str:
 def rule_words(rule: RuleDocument) -> list[str]:
     """A rule in sentences: what, over which time, since when, until when."""
     lines = [_(" and ").join(condition_words(one) for one in rule.conditions)]
-    if Source.TRAFFIC in rule.sources:
+    if any(one.signal in COUNTED for one in rule.conditions):
         each = _("each version") if rule.each == "version" else _("each endpoint")
         lines.append(
             _("Counted for %(each)s over %(window)s, from %(least)s valid requests on")
@@ -224,7 +233,9 @@ def evidence_words(alert: Alert) -> list[dict[str, Any]]:
                 "limit": number(one.get("threshold"), unit),
                 "fired": number(first.get("value"), unit),
                 "newest": number(one.get("value"), unit),
-                "facts": _facts(one.get("facts", {})),
+                "facts": " · ".join(
+                    f"{name}: {value}" for name, value in _facts(one.get("facts", {}))
+                ),
             }
         )
     return rows

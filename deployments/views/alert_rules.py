@@ -36,7 +36,8 @@ NEW = RuleDocument((Condition("error_rate_percent", ">", 1.0),), for_s=60, min_r
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
     """Every rule with what it says and how many of its alerts fire."""
-    rows = [{"rule": row, **_words(row)} for row in rule_list(user=user_of(request))]
+    found = sorted(rule_list(user=user_of(request)), key=lambda row: (row.severity, row.name))
+    rows = [{"rule": row, **_words(row)} for row in found]
     may_change = allowed(actor_of(request), "alert_rule.change")
     context = {"rows": rows, "may_change": may_change, "topic": TOPIC}
     return render(request, "deployments/alerts/rules.html", context)

@@ -33,7 +33,7 @@ from deployments.documents.alert_words import (
     signal_title,
 )
 from deployments.models import Alert, AlertState
-from deployments.selectors.alerts.charts import has_chart
+from deployments.selectors.alerts.charts import drawn_signal, has_chart
 from deployments.selectors.alerts.pages import (
     AlertFilter,
     alert_list,
@@ -78,7 +78,7 @@ def detail(request: HttpRequest, alert_id: uuid.UUID) -> HttpResponse:
         return render(request, "deployments/alerts/_alert.html", context)
     context |= {
         "chart_url": reverse("api:alert-chart", args=[alert.pk]) if has_chart(alert) else "",
-        "chart_title": signal_title(alert.signal),
+        "chart_title": signal_title(drawn_signal(alert)),
         "acknowledge_form": AcknowledgeForm(),
         "comment_form": AlertCommentForm(),
         "silence_form": SilenceForm(initial=_silence_of(alert), auto_id="silence_%s"),

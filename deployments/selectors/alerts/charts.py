@@ -1,4 +1,8 @@
-"""The signal of an alert over the time around it, with its limit."""
+"""The signal of an alert over the time around it, with its limit.
+
+What should be near 100 % is drawn as what lacks of it: on an axis that begins at zero, 99.9 and
+98 % cannot be told apart, and 0.1 and 2 % can.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,12 @@ from deployments.selectors.statistics.rollups import rows_between, traffic_of_ro
 BEFORE = timedelta(minutes=45)
 AFTER = timedelta(minutes=15)
 LONGEST = timedelta(hours=24)
+DRAWN_AS = {"success_rate_percent": "error_rate_percent"}
+
+
+def drawn_signal(alert: Alert) -> str:
+    """The signal that the chart of an alert draws."""
+    return DRAWN_AS.get(alert.signal, alert.signal)
 
 
 def has_chart(alert: Alert) -> bool:
@@ -36,7 +46,7 @@ def alert_chart(alert: Alert, *, now: datetime) -> dict[str, Any]:
     end = min(alert.resolved_at + AFTER, now) if alert.resolved_at else now
     start = max(alert.started_at - BEFORE, end - LONGEST)
     grid = charts.grid(start, end, finest=60)
-    signal = signal_of(alert.signal)
+    signal = signal_of(drawn_signal(alert))
     if signal is None or not has_chart(alert):
         points: list[tuple[datetime, float]] = []
     elif signal.source is Source.SERIES:
@@ -52,7 +62,11 @@ def alert_chart(alert: Alert, *, now: datetime) -> dict[str, Any]:
         version=alert.version or None,
         unit=alert.unit,
     )
-    limit = None if alert.threshold is None else (alert.threshold, gettext("limit"))
+    limit = None
+    if alert.threshold is not None:
+        inverse = alert.signal in DRAWN_AS
+        value = round(100 - alert.threshold, 6) if inverse else alert.threshold
+        limit = (value, gettext("limit"))
     markers = [
         (at, words)
         for at, words in (

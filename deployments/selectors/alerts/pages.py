@@ -23,7 +23,7 @@ from deployments.models import (
 MOST_LINES = 200
 MOST_OF_ENDPOINT = 5
 EARLIER = timedelta(days=30)
-STATES = ("firing", "pending", "unresolved", "resolved", "silenced", "unacknowledged")
+QUIET = Q(silenced_by__isnull=False) | ~Q(suppressed="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,19 @@ class AlertPage:
 
 
 def alert_list(wanted: AlertFilter, *, user: User) -> QuerySet[Alert]:
-    """Alerts that match: firing first, then pending, then those that are over, each newest first.
+    """Alerts that match: what fires, gravest first, what is kept quiet, what is pending, the rest.
 
-    One query. Pages of an API are by time alone: give them an order of their own.
+    Each newest first; one query. Pages of an API are by time alone, see `alerts_by_time`.
     """
     rank = Case(
-        When(state=AlertState.FIRING, then=Value(0)),
-        When(state=AlertState.PENDING, then=Value(1)),
-        default=Value(2),
+        When(state=AlertState.RESOLVED, then=Value(9)),
+        When(state=AlertState.PENDING, then=Value(8)),
+        When(QUIET, then=Value(7)),
+        *(
+            When(severity=severity, then=Value(place))
+            for place, severity in enumerate(AlertSeverity.values)
+        ),
+        default=Value(6),
         output_field=IntegerField(),
     )
     found = _matching(wanted, Alert.objects.visible_to(user))
@@ -81,17 +86,16 @@ def _matching(wanted: AlertFilter, rows: QuerySet[Alert]) -> QuerySet[Alert]:
     found = rows.select_related(
         "endpoint__model", "endpoint__environment", "node", "acknowledged_by", "silenced_by"
     )
-    quiet = Q(silenced_by__isnull=False) | ~Q(suppressed="")
     match wanted.state:
         case "":
             pass
         case "unresolved":
             found = found.exclude(state=AlertState.RESOLVED)
         case "silenced":
-            found = found.exclude(state=AlertState.RESOLVED).filter(quiet)
+            found = found.exclude(state=AlertState.RESOLVED).filter(QUIET)
         case "unacknowledged":
             found = found.filter(state=AlertState.FIRING, acknowledged_at__isnull=True)
-            found = found.exclude(quiet)
+            found = found.exclude(QUIET)
         case state:
             found = found.filter(state=state)
     exact = {
