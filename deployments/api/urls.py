@@ -72,6 +72,7 @@ from deployments.api.incidents import (
 )
 from deployments.api.load_tests import LoadTestHtmlView, LoadTestListView, LoadTestView
 from deployments.api.machines import GpuFieldListView, NodeChartView, NodeMachineView
+from deployments.api.memory_growth import MemoryGrowthView
 from deployments.api.nodes import (
     NodeCordonView,
     NodeListView,
@@ -251,6 +252,7 @@ urlpatterns = [
     path(f"{_ROLLOUT}/skip/", RolloutSkipView.as_view(), name="rollout-skip"),
     path(f"{_ROLLOUT}/promote/", RolloutPromoteView.as_view(), name="rollout-promote"),
     path(f"{_ROLLOUT}/abort/", RolloutAbortView.as_view(), name="rollout-abort"),
+    path("memory-growth/", MemoryGrowthView.as_view(), name="memory-growth"),
     path("diagnoses/", DiagnosisListView.as_view(), name="diagnosis-list"),
     path("diagnoses/<uuid:diagnosis_id>/", DiagnosisView.as_view(), name="diagnosis-detail"),
     path("alerts/", AlertListView.as_view(), name="alert-list"),

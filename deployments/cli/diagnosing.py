@@ -82,6 +82,37 @@ def show_diagnosis(session: Session, diagnosis: str) -> None:
     show(found, as_json=session.as_json, words=_words(found))
 
 
+@click.command("memory-growth")
+@click.pass_obj
+def memory_growth(session: Session) -> None:
+    """GPUs whose memory only grows; exit code 4 when there is one."""
+    found = session.client.get("/memory-growth/")
+    show(
+        found,
+        as_json=session.as_json,
+        words=table(
+            ("GPU", "MIB PER HOUR", "SINCE", "FULL", "LOADED THERE"),
+            (
+                (
+                    f"{one['node']} {one['device']}",
+                    f"{one['bytes_per_hour'] / 2**20:.0f}",
+                    one["since"],
+                    one["full_at"] or "—",
+                    ", ".join(one["versions"]) or "—",
+                )
+                for one in found["results"]
+            ),
+        ),
+    )
+    if found["results"]:
+        raise CliError(
+            f"{len(found['results'])} GPUs lose memory.",
+            exit_code=GATE_FAILED,
+            hint="Move the traffic to another node, then restart that Triton.",
+            code="alert_gpu_memory_grows",
+        )
+
+
 def _words(found: dict[str, Any]) -> str:
     lines = [f"{found['model']} v{found['version']} on {found['node']}: {found['state']}"]
     for number, step in enumerate(found["steps"], start=1):

@@ -174,6 +174,7 @@ for command in (
     fallbacks.fallback,
     deploying.status,
     diagnosing.diagnose,
+    diagnosing.memory_growth,
     sla.sla,
     slow.slow,
     batching.batching,
