@@ -14,7 +14,7 @@ from models_registry.models.catalog import OfModelQuerySet
 
 
 class SlaShareQuerySet(OfModelQuerySet["SlaShare"]):
-    model_path = "endpoint__model"
+    model_path = "endpoint__model__"
 
 
 class SlaShare(models.Model):
