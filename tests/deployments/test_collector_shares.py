@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from console.stack.process import Command
 from deployments.adapters import live_store
 from deployments.adapters.leases import Leases
 from deployments.models import Endpoint, GapReason, MinuteRollup
+from deployments.processes.collector import Collector
 from deployments.processes.database import connection_parameters
 from deployments.processes.shares import GROUP
 from deployments.processes.sources import Source
@@ -31,6 +33,7 @@ from deployments.rules.statistics.readings import Reader, Reading
 from deployments.rules.statistics.rollups import Traffic, Work
 from deployments.selectors.statistics.live_numbers import latest
 from deployments.services.fleet.deploys import deploy_release
+from deployments.services.statistics.rollups import load_reader
 from deployments.services.traffic.splits import wait_acknowledged
 from tests import factories, stack
 from tests.deployments.calling import infer
@@ -206,3 +209,24 @@ def test_another_collector_takes_over_from_one_that_is_killed(
     finally:
         process.stop(first, signal.SIGKILL, seconds=5)
     assert counted(name) == 30
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cursor_is_never_ahead_of_what_was_booked() -> None:
+    """What is read while a booking is written belongs to the next one."""
+
+    async def scene() -> None:
+        collector = Collector()
+        reader = Reader()
+        reader.read(1000.0, {"a": Reading({"n": 5})})
+        source = Source("gateway:g", reader, None)
+        writing = asyncio.create_task(collector._book(source))
+        await asyncio.sleep(0)
+        source.reader.read(1000.0, {"a": Reading({"n": 9})})
+        await writing
+        assert (source.reader.last["a"].counts["n"], source.booked_at is not None) == (9, True)
+        await collector._close()
+
+    asyncio.run(scene())
+    stored, _ = load_reader("gateway:g")
+    assert stored.last == {"a": Reading({"n": 5})}
