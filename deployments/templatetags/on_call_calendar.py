@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from django import template
 from django.utils.dates import WEEKDAYS_ABBR
+from django.utils.formats import date_format
 
 from console.models import User
 
@@ -24,6 +25,14 @@ def colour_of(person: User, colours: Mapping[int, str]) -> str:
 def local_time(at: datetime, zone: str) -> str:
     """Hours and minutes of a moment in a time zone."""
     return f"{at.astimezone(ZoneInfo(zone)):%H:%M}"
+
+
+@register.simple_tag
+def local_moment(at: datetime, zone: str) -> str:
+    """Weekday, day, hours and minutes of a moment in a time zone."""
+    local = at.astimezone(ZoneInfo(zone))
+    day = date_format(local.date(), "MONTH_DAY_FORMAT")
+    return f"{date_format(local.date(), 'D')} {day} {local:%H:%M}"
 
 
 @register.simple_tag

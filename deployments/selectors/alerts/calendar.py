@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -115,10 +115,12 @@ def is_on_call(user: User, now: datetime) -> list[OnCallSchedule]:
 
 
 def _now(row: OnCallSchedule, listed: list[PersonShift]) -> NowOnCall:
+    # Taking over one's own turn changes nobody: what is next is somebody else.
+    then = next((one for one in listed if one.person != listed[0].person), None)
     return NowOnCall(
         schedule=row,
-        now=listed[0],
-        next=listed[1] if len(listed) > 1 else None,
+        now=replace(listed[0], ends_at=then.starts_at) if then else listed[-1],
+        next=then,
         faults=[one for one in listed if not one.reachable][:5],
     )
 
