@@ -19,13 +19,15 @@ from deployments.models import (
     AlertRule,
     Endpoint,
     Incident,
+    MaintenanceWindow,
+    MinuteRollup,
     Node,
     Placement,
     Silence,
     TrafficSplit,
 )
 from deployments.rules.alerts.defaults import BY_NAME
-from deployments.rules.statistics.measurements import Point, Quantity, Subject
+from deployments.rules.statistics.measurements import Point, Quantity, Subject, minute_of
 from deployments.services.alerts.engine import AlertEngine
 from deployments.services.incidents.records import end_incident, open_incident
 from deployments.services.statistics import measurements
@@ -216,9 +218,7 @@ def test_states_are_alerts_until_they_are_over(served: Fleet) -> None:
     assert set(states().values()) == {"resolved"}
 
 
-def test_a_silence_and_maintenance_keep_quiet_what_is_seen_all_the_same(
-    served: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silence_keeps_quiet_what_is_seen_all_the_same_and_expires(served: Fleet) -> None:
     default("success-rate", for_s=0)
     Silence.objects.create(
         rule_name="success-rate",
@@ -244,6 +244,65 @@ def test_a_silence_and_maintenance_keep_quiet_what_is_seen_all_the_same(
         "loud",
         "nobody_reached",
     ]
+
+
+def test_agreed_maintenance_keeps_quiet_what_happens_in_it(served: Fleet) -> None:
+    default("success-rate", for_s=0)
+    MaintenanceWindow.objects.create(
+        endpoint=Endpoint.objects.get(),
+        starts_at=later(-60),
+        ends_at=later(60),
+        reason="New network cards.",
+        state="agreed",
+        proposed_by=served.sam.user,
+        proposed_at=later(-3600),
+        agreed_at=later(-1800),
+    )
+    engine = AlertEngine()
+    count(NOW, 100, 50)
+    assert engine.look(NOW).told == 0
+    alert = Alert.objects.get()
+    assert (alert.state, alert.suppressed, alert.told) == ("firing", "maintenance", False)
+    count(later(65), 100, 50)
+    assert engine.look(later(65)).told == 1
+
+
+def test_a_budget_that_burns_fast_is_urgent_by_the_objectives_own_factor(served: Fleet) -> None:
+    default("fast-burn")
+    end = minute_of(NOW)
+    for ago in range(61):
+        MinuteRollup.objects.create(
+            endpoint=Endpoint.objects.get(),
+            version=1,
+            minute=end - timedelta(minutes=ago),
+            requests=1000,
+            provider_faults=100,
+            bounds_ms=[10, 50],
+            buckets=[1000, 0, 0],
+        )
+    AlertEngine(slow=True).look(NOW)
+    alert = Alert.objects.get()
+    assert (alert.severity, alert.state, alert.label) == ("P1", "firing", "availability")
+    assert alert.value is not None
+    assert alert.threshold is not None
+    assert alert.value > alert.threshold
+    assert alert.evidence["fired"][0]["facts"]["bad"] > 5000
+    # The other engine tells.
+    assert AlertEngine().look(NOW).told == 1
+
+
+def test_memory_of_a_gpu_that_only_grows_is_an_alert_of_that_gpu(served: Fleet) -> None:
+    default("gpu-memory-grows")
+    node = served.node.pk
+    for ago in range(90, -1, -1):
+        at = NOW - timedelta(minutes=ago)
+        used = 8e9 + (90 - ago) * 5e7
+        measure("gpu_memory_used_bytes", used, at, node=node, device="GPU-1")
+        measure("gpu_memory_used_bytes", 8e9, at, node=node, device="GPU-2")
+    AlertEngine(slow=True).look(NOW)
+    alert = Alert.objects.get()
+    assert (alert.node_id, alert.device, alert.state) == (node, "GPU-1", "firing")
+    assert alert.value == pytest.approx(3e9, rel=0.05)
 
 
 def test_a_rule_that_is_switched_off_or_not_about_it_any_more_ends_its_alerts(
