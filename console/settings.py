@@ -254,6 +254,8 @@ SPECTACULAR_SETTINGS = {
         "NodeStateEnum": "deployments.models.NodeState",
         "PlacementStateEnum": "deployments.models.PlacementState",
         "AgreementStateEnum": "deployments.models.AgreementState",
+        "DiagnosisStateEnum": "deployments.models.DiagnosisState",
+        "FindingVerdictEnum": ["good", "unknown", "warn", "bad"],
         "IncidentStateEnum": "deployments.models.IncidentState",
         "IncidentSeverityEnum": "deployments.models.IncidentSeverity",
         "RolloutStateEnum": "deployments.models.RolloutState",

@@ -15,7 +15,7 @@ from console.api.authentication import user_of
 from deployments.models import Node
 from deployments.selectors.fleet.memory_growth import LOOKED_BACK, Leak, leaks
 
-CHART = "gpu_memory"
+CHART = "gpu-memory"
 MOST_CHARTS = 12
 
 
@@ -39,5 +39,5 @@ def _chart(leak: Leak) -> dict[str, Any]:
     return {
         "id": f"memory-{leak.series}",
         "url": f"{reverse('api:node-chart', kwargs=here)}?window=6h",
-        "title": _("Memory of the GPUs of %(node)s") % {"node": leak.node},
+        "title": _("GPU memory of %(node)s") % {"node": leak.node},
     }

@@ -24,6 +24,7 @@ ACTING_ROLES = (Role.DATA_SCIENTIST, Role.SRE, Role.BUSINESS_OWNER, Role.PLATFOR
 NOTHING = "nothing_of_the_kind"
 OF_A_MODEL = frozenset(
     {"model", "release_id", "deployment_id", "incident_id", "load_test_id", "rollout_id"}
+    | {"diagnosis_id"}
     | {"window_id", "exclusion_id"}
     | {"alert_id", "silence_id", "rule"}
 )

@@ -25,11 +25,19 @@ from console.services.service_accounts import create_service_account
 from console.services.teams import create_team
 from console.services.tokens import create_token
 from console.services.workloads import add_workload
-from deployments.models import Alert, AlertRule, Endpoint, TrafficSplit
+from deployments.models import (
+    Alert,
+    AlertRule,
+    Diagnosis,
+    Endpoint,
+    Placement,
+    TrafficSplit,
+)
 from deployments.services.access.callers import create_caller, create_caller_key
 from deployments.services.access.token_issuers import set_token_issuer
 from deployments.services.alerts.rules import set_rule
 from deployments.services.alerts.silences import create_silence
+from deployments.services.diagnosis.asking import request_diagnosis
 from deployments.services.experiments.acts import start_experiment
 from deployments.services.fleet import nodes as fleet
 from deployments.services.gateways.registrations import register_gateway
@@ -124,7 +132,9 @@ def make_world(name: str) -> World:
             "alias_name": "champion",
             "caller": "billing",
             "comment_id": _comment(model),
+            "code": "not_found",
             "deployment_id": placements[0].deployment.pk,
+            "diagnosis_id": _diagnosis(placements[0], persons.sam),
             "draft_id": _draft(model),
             "environment": "production",
             "exclusion_id": _exclusion(model, persons.dana),
@@ -180,6 +190,15 @@ def _rollout(model: RegisteredModel, person: User) -> uuid.UUID:
         actor=factories.actor(person),
     )
     return rollout.pk
+
+
+def _diagnosis(placement: Placement, person: User) -> uuid.UUID:
+    """One that has ended, so that the page may ask for another one."""
+    version, node = placement.deployment.release.version, placement.node
+    actor = factories.actor(person)
+    diagnosis = request_diagnosis(version=version, node=node, actor=actor)
+    Diagnosis.objects.filter(pk=diagnosis.pk).update(state="clean", ended_at=timezone.now())
+    return diagnosis.pk
 
 
 def _alert(split: TrafficSplit) -> uuid.UUID:

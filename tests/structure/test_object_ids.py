@@ -31,7 +31,7 @@ IDS = frozenset(
     {"comment_id", "deployment_id", "draft_id", "job_id", "load_test_id", "release_id", "revision"}
     | {"alias_name", "experiment_id", "incident_id", "number", "rollout_id"}
     | {"window_id", "exclusion_id"}
-    | {"alert_id", "silence_id"}
+    | {"alert_id", "silence_id", "diagnosis_id"}
 )
 # One's own things: to others they do not exist.
 OWN = frozenset(
