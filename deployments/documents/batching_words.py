@@ -22,7 +22,7 @@ WORDS: Final = {
     "batch_full": (
         _("Allow larger batches"),
         _(
-            "Executions are full (%(efficiency)s rows of at most a batch) and the instances "
+            "Executions are full (%(efficiency)s rows each) and the instances "
             "compute %(use)s %% of the time, so requests queue for %(queue_ms)s ms."
         ),
         _(
