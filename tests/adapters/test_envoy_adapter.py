@@ -10,6 +10,7 @@ import time
 from collections import Counter
 
 from deployments.rules.gateways.state import HeaderRule, Mirror, Mode, NodeAddress, Target
+from deployments.rules.statistics.answers import Answer
 from deployments.rules.statistics.histograms import share_at_most
 from tests.adapters.edges import (  # noqa: F401 - fixtures
     FALLBACK,
@@ -285,5 +286,12 @@ def test_everything_is_counted_where_it_was_answered(edge: Edge) -> None:
     assert sample.clusters[f"production/{MODEL}/2"].counters["total"] == 0
     assert sample.clusters[f"production/{MODEL}/fallback"].counters["ok_2xx"] == 5
     assert sample.clusters[f"production/{MODEL}/open"].counters["server_5xx"] == 4
+    stem = f"production/{MODEL}"
+    assert sample.callers["production", MODEL] == {
+        Answer(200, f"{stem}/1", "1").name: 12,
+        Answer(400, f"{stem}/1", "1").name: 3,
+        Answer(200, f"{stem}/fallback", "fallback").name: 5,
+        Answer(503, f"{stem}/open", "").name: 4,
+    }
     assert 0 <= sample.uptime_s < 120
     assert time.time() - 120 < sample.started_at <= time.time()

@@ -13,6 +13,7 @@ import pytest
 from deployments.rules.access.rules import AccessRules, RequestLimits
 from deployments.rules.gateways.snapshots import ClusterKey, ClusterKind
 from deployments.rules.gateways.state import NodeAddress, Target
+from deployments.rules.statistics.answers import traffic_of_answers
 from deployments.rules.statistics.rollups import Traffic, traffic_of
 from tests import stack
 from tests.adapters.edges import (  # noqa: F401 - fixtures
@@ -68,8 +69,11 @@ def test_what_a_candidate_fails_the_baseline_answers(
     assert not {"x-covenant-target", "x-envoy-retry-on"} & set(baseline.headers[-1])
     counted = traffic(edge, asked)
     assert (counted.requests, counted.provider_faults, counted.rescued) == (asked, 0, asked)
-    plain = read_statistics(edge.envoy.admin).clusters[f"production/{MODEL}/7"].counters
-    assert plain["total"] == 60 - asked
+    sample = read_statistics(edge.envoy.admin)
+    assert sample.clusters[f"production/{MODEL}/7"].counters["total"] == 60 - asked
+    # Each caller got one answer, whoever was asked on the way.
+    found = traffic_of_answers(sample.callers["production", MODEL], {})
+    assert {version: one.requests for version, one in found.items()} == {7: 60 - asked, 8: asked}
 
 
 def test_a_candidate_that_answers_is_the_one_that_is_named(

@@ -45,7 +45,7 @@ def test_each_answer_is_counted_once_under_whom_it_came_from() -> None:
         (401, VERSION, "", 5),
         (405, "", "", 1),
         (0, VERSION, "", 7),
-        (200, "production/fraud/fallback", "", 6),
+        (200, "production/fraud/fallback", "fallback", 6),
         (503, "production/fraud/open", "", 8),
     )
     found = traffic_of_answers(grown, {})

@@ -50,7 +50,7 @@ _FILTER = (
 )
 _CALLERS = re.compile(
     rf"{CALLERS}\.(?P<environment>[^.]+)\.cluster\.(?P<cluster>[^.]*)\.model\.(?P<model>[^.]+)"
-    r"\.version\.(?P<version>\d*)\.status\.(?P<status>\d+)"
+    r"\.version\.(?P<version>\S*)\.status\.(?P<status>\d+)"
 )
 
 

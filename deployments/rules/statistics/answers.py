@@ -25,7 +25,8 @@ _ANSWERED_HERE = frozenset({ClusterKind.FALLBACK, ClusterKind.RULES, ClusterKind
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One kind of answer: its status (0: the caller left before there was one), the cluster that
-    the request was for ("" where there was none), and the version that answered ("" for none)."""
+    the request was for ("" where there was none), and what X-Model-Version said ("" for nothing;
+    a fallback says so there)."""
 
     status: int
     cluster: str
@@ -39,7 +40,7 @@ class Answer:
     def parse(cls, name: str) -> Answer:
         """The answer that has this name. Raises ValueError for any other text."""
         status, cluster, version = name.split(" ")
-        return cls(int(status), "" if cluster == "-" else cluster, version.replace("-", ""))
+        return cls(int(status), *("" if part == "-" else part for part in (cluster, version)))
 
 
 def meanings_of(errors: Iterable[tuple[int, Against]]) -> dict[int, Against]:
