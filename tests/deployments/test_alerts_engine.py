@@ -124,6 +124,24 @@ def test_a_process_that_takes_over_goes_on_from_what_is_written(served: Fleet) -
     assert states() == {"success-rate": "firing"}
 
 
+def test_other_bounds_of_the_gateways_do_not_shorten_what_is_known(served: Fleet) -> None:
+    default("success-rate", for_s=0)
+    other = _another(served)
+    engine = AlertEngine()
+    for second in range(0, 30, 5):
+        count(later(second), 100, 0)
+        count(later(second), 100, 30, str(other))
+        if second == 20:
+            engine.look(later(20))
+    live_store.store({}, {}, (1.0, *BOUNDS))
+    count(later(30), 10, 0)
+    live_store.store({}, {}, (1.0, *BOUNDS))
+    engine.look(later(40))
+    alert = Alert.objects.get()
+    assert str(alert.endpoint) == str(other)
+    assert alert.evidence["newest"][0]["facts"]["requests"] == 600
+
+
 def test_while_everything_has_only_begun_nothing_is_judged(served: Fleet) -> None:
     default("success-rate", for_s=0)
     engine = AlertEngine()

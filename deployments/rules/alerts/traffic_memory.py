@@ -126,13 +126,21 @@ class TrafficMemory:
             return longest
         return min(now - heard, longest)
 
+    def under(self, bounds: tuple[float, ...]) -> bool:
+        """Whether all that is known was forgotten, since points have other bounds from now on.
+
+        Counts by the index of a bound mean something else then; all has to be read anew.
+        """
+        if not bounds or bounds == self.bounds:
+            return False
+        forgotten = bool(self._windows)
+        self.bounds = bounds
+        self._windows, self._heard = {}, {}
+        return forgotten
+
     def hear(self, key: str, points: Iterable[Point], bounds: tuple[float, ...]) -> None:
         """Take the points that are new, oldest first; those known already are passed over."""
-        if bounds and bounds != self.bounds:
-            if self.bounds:
-                # Counts by the index of a bound mean something else now.
-                self._windows, self._heard = {}, {}
-            self.bounds = bounds
+        self.under(bounds)
         windows = self._windows.setdefault(key, {one: Window(one) for one in self._lengths})
         heard = self._heard.get(key)
         for point in points:

@@ -113,6 +113,12 @@ class SignalReader:
         at = now.timestamp()
         names = [one.name for one in things.endpoints.values()]
         self._memory.keep(names, {float(one.window_s) for one in asked})
+        if not self._take(names, at):
+            # Other bounds while it was read: what was known is forgotten, and read anew.
+            self._take(names, at)
+
+    def _take(self, names: list[str], at: float) -> bool:
+        """Read what is missing of these endpoints; False as soon as the bounds are others."""
         missing = {name: self._memory.missing_s(name, at) for name in names}
         for some in (
             [name for name in names if missing[name] <= LITTLE_S],
@@ -122,8 +128,11 @@ class SignalReader:
                 part = some[first : first + AT_ONCE]
                 last = int(max(missing[name] for name in part)) + 3
                 points, bounds = live_store.rings(part, last=min(last, live_store.RING_LENGTH))
+                if self._memory.under(bounds):
+                    return False
                 for name, found in points.items():
                     self._memory.hear(name, found, bounds)
+        return True
 
     def _answer(self, question: Question, things: Things, now: datetime) -> Readings:
         if question.signal.key == "no_data_seconds":
