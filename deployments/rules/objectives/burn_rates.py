@@ -83,6 +83,11 @@ class Burn:
         return int(self.short.total_seconds())
 
     @property
+    def windows(self) -> str:
+        """Both windows, the long one first: `1h · 5m`."""
+        return f"{short_span(self.long)} · {short_span(self.short)}"
+
+    @property
     def too_few(self) -> bool:
         """Both windows burn too fast, but on fewer bad events than say something."""
         fast = _above(self.long_rate, self.factor) and _above(self.short_rate, self.factor)
@@ -96,6 +101,19 @@ class Burn:
         if self.too_few:
             return "too_few"
         return "quiet" if self.valid else "no_data"
+
+
+def short_span(span: timedelta) -> str:
+    """A span in Prometheus' notation, in its largest whole unit: 3d, 6h, 5m.
+
+    >>> short_span(timedelta(hours=6))
+    '6h'
+    """
+    minutes = int(span.total_seconds() // 60)
+    for unit, size in (("d", 1440), ("h", 60)):
+        if minutes % size == 0:
+            return f"{minutes // size}{unit}"
+    return f"{minutes}m"
 
 
 def factor(policy: BurnPolicy, objective: Objective) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -67,19 +66,6 @@ def selector_of(environment: str, model: str) -> str:
     return f'environment="{environment}",model="{model}"'
 
 
-def prometheus_span(span: timedelta) -> str:
-    """A span in Prometheus' notation: 3d, 6h, 5m.
-
-    >>> prometheus_span(timedelta(hours=6))
-    '6h'
-    """
-    minutes = int(span.total_seconds() // 60)
-    for unit, size in (("d", 1440), ("h", 60)):
-        if minutes % size == 0:
-            return f"{minutes // size}{unit}"
-    return f"{minutes}m"
-
-
 def _group(endpoint: PromisedEndpoint, base_url: str) -> dict[str, Any]:
     rules: list[dict[str, Any]] = []
     for objective in endpoint.objectives:
@@ -107,7 +93,7 @@ def _recorded(
     selector = selector_of(endpoint.environment, endpoint.model)
     yield {"record": TARGET, "expr": f"vector({_decimal(_share(objective))})", "labels": labels}
     for span in burn_rates.SPANS:
-        window = prometheus_span(span)
+        window = burn_rates.short_span(span)
         good, valid = good_and_valid(objective, selector, window)
         yield {
             "record": f"{ERROR_RATIO}{window}",
@@ -115,7 +101,7 @@ def _recorded(
             "labels": labels,
         }
     for policy in burn_rates.POLICIES:
-        window = prometheus_span(policy.long)
+        window = burn_rates.short_span(policy.long)
         good, valid = good_and_valid(objective, selector, window)
         yield {
             "record": f"{BAD_EVENTS}{window}",
@@ -131,7 +117,7 @@ def _alert(
     labels: dict[str, str],
     base_url: str,
 ) -> dict[str, Any]:
-    long, short = prometheus_span(policy.long), prometheus_span(policy.short)
+    long, short = burn_rates.short_span(policy.long), burn_rates.short_span(policy.short)
     named = f'{selector_of(endpoint.environment, endpoint.model)},objective="{objective.name}"'
     times = f"{burn_rates.factor(policy, objective):.12g}"
     limit = f"{times} * {_decimal(1 - _share(objective))}"

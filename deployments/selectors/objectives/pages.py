@@ -82,6 +82,12 @@ class SetAside:
         return f"withdraw-{self.row.pk}"
 
     @property
+    def end_format(self) -> str:
+        """How the end is written: without its day where it is the day of the start."""
+        same = self.row.starts_at.date() == self.row.ends_at.date()
+        return "H:i" if same else "Y-m-d H:i"
+
+    @property
     def agree_url(self) -> str:
         """Where a seat's word is posted."""
         return reverse(f"deployments:{self.kind}-agree", args=[self.row.pk])
