@@ -267,8 +267,18 @@ ALERTS: Final = (
     _("The alert rule cannot be read."),
 )
 
+DELIVERIES: Final = (
+    _("The channel was removed."),
+    _("The channel is switched off."),
+    _("The account is closed."),
+    _("It was over before it could be sent."),
+    _("It was cancelled."),
+    _("It is tried again by itself."),
+    _("{x} took it"),
+)
 
-ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS, *DUTIES, *INCIDENTS, *ALERTS)
+
+ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS, *DUTIES, *INCIDENTS, *ALERTS, *DELIVERIES)
 PLACEHOLDER: Final = re.compile(r"\\{(\w)\\}")
 FIXED: Final = frozenset(text for text in ALL if "{x}" not in text)
 OPEN: Final = tuple(
