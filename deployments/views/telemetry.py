@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError, Stale
-from console.templatetags.console_formats import age_words
+from console.templatetags.console_formats import age_words, span
 from deployments.rules.telemetry import measuring
 from deployments.rules.telemetry.measuring import DRIFT, ENTROPY, PSI
 from deployments.selectors.telemetry.pages import (
@@ -30,6 +30,7 @@ from deployments.selectors.traffic.endpoints import find_endpoint
 from deployments.services.telemetry.settings import set_telemetry
 from deployments.telemetry_forms import ReferenceSampleForm, TelemetryForm
 from deployments.views.telemetry_words import feature_row
+from models_registry.rules.contract_types import Drift
 from models_registry.rules.reference_samples import MOST_BYTES
 from models_registry.selectors.versions import find_version
 from models_registry.services.reference_samples import record_reference_sample
@@ -37,8 +38,8 @@ from models_registry.services.reference_samples import record_reference_sample
 WINDOWS = ("1h", "6h", "24h", "7d", "28d")
 SHOWN_FEATURES = 12
 CHARTS = (
-    (DRIFT, gettext_lazy("Greatest drift of a feature"), gettext_lazy("KS, 0 to 1")),
-    (ENTROPY, gettext_lazy("Entropy of the outputs"), gettext_lazy("0 to 1")),
+    (DRIFT, gettext_lazy("Greatest drift of a feature"), ""),
+    (ENTROPY, gettext_lazy("Entropy of the outputs"), ""),
     (PSI, gettext_lazy("Greatest PSI of a feature"), ""),
 )
 
@@ -132,6 +133,7 @@ def _page(
         "here": request.get_full_path(),
         "versions": [_version(page, one) for one in page.versions],
         "sent": _sent(page.sent),
+        "limits": _limits(page),
         "charts": [_chart(page, name, title, unit, window) for name, title, unit in CHARTS],
         "sent_charts": _sent_charts(page, window),
         "window": window,
@@ -149,6 +151,17 @@ def _page(
         },
     }
     return render(request, f"deployments/telemetry/{template}", context, status=status)
+
+
+def _limits(page: TelemetryPage) -> dict[str, str]:
+    """The contract's limits as people read them; "" where it promises none."""
+    found = page.limits or Drift()
+    drift, above = found.feature_drift_score, found.entropy_above
+    return {
+        "drift": "" if drift is None else f"{drift:g}",
+        "entropy": "" if above is None else f"{above:g}",
+        "time": span(found.entropy_for_seconds or 0),
+    }
 
 
 def _version(page: TelemetryPage, one: VersionTelemetry) -> dict[str, Any]:

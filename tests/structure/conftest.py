@@ -409,7 +409,7 @@ class Address:
 
     @property
     def is_api(self) -> bool:
-        return self.route.startswith("api/")
+        return self.route.startswith(("api/", "otlp/"))
 
 
 def addresses() -> list[Address]:
