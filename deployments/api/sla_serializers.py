@@ -71,7 +71,7 @@ class SlaChangeSerializer(serializers.Serializer[Any]):
     at = serializers.DateTimeField()
     kind = serializers.CharField()
     version = serializers.IntegerField()
-    data = serializers.DictField()
+    data = serializers.DictField()  # type: ignore[assignment]
 
 
 class SlaSerializer(serializers.Serializer[Any]):

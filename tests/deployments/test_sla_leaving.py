@@ -49,7 +49,7 @@ from tests.deployments.test_sla_api import minute
 pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 12, 1, 8, 0, tzinfo=UTC)
-WHERE = {"environment": "production", "model": "fraud_detector"}
+WHERE: dict[str, Any] = {"environment": "production", "model": "fraud_detector"}
 
 
 class Postbox:
@@ -62,9 +62,7 @@ class Postbox:
     async def handle_DATA(self, server: object, session: object, envelope: Any) -> str:
         if self.broken:
             return "451 Requested action aborted"
-        self.messages.append(
-            cast(EmailMessage, message_from_bytes(envelope.content, policy=default))
-        )
+        self.messages.append(message_from_bytes(envelope.content, policy=default))
         return "250 OK"
 
 
@@ -230,7 +228,7 @@ def test_a_link_is_opened_so_often_and_no_more() -> None:
         open_share(secret=secret, address="192.0.2.1", what="pdf")
     with pytest.raises(TooMany):
         open_share(secret=secret, address="192.0.2.2", what="pdf")
-    assert open_share(secret=secret, address="192.0.2.2", what="page")
+    assert open_share(secret=secret, address="192.0.2.2", what="page").uses == 10
 
 
 def test_on_the_first_each_report_goes_out_once_with_its_pdf(postbox: Postbox) -> None:

@@ -61,7 +61,8 @@ def subscribe(
         ).first()
         if before is not None and before.language == wanted:
             return find_subscription(before.pk, user=person)
-        if before is None and person.sla_subscriptions.count() >= MOST_OF_A_PERSON:
+        had = SlaSubscription.objects.filter(person=person).count()
+        if before is None and had >= MOST_OF_A_PERSON:
             raise Conflict(
                 f"{person.username} has {MOST_OF_A_PERSON} reports already.",
                 code="too_many_subscriptions",
