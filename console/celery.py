@@ -56,6 +56,7 @@ app.conf.update(
             "schedule": 3600.0,
         },
         "roll-counts": {"task": "deployments.tasks.roll_counts", "schedule": 60.0},
+        "forget-counters": {"task": "deployments.tasks.forget_counters", "schedule": 86_400.0},
         "keep-counts": {"task": "deployments.tasks.keep_counts", "schedule": 3600.0},
         "check-nodes": {"task": "deployments.tasks.check_live", "schedule": 300.0},
         "look-at-promises": {"task": "deployments.tasks.look_at_promises", "schedule": 300.0},

@@ -13,6 +13,7 @@ from deployments.services.fleet import live_checks, placements, plans, reconcile
 from deployments.services.incidents import rollbacks
 from deployments.services.objectives import sla_standings, sla_subscriptions
 from deployments.services.statistics import hours, retention
+from deployments.services.telemetry import intake
 from deployments.services.trials import load_tests
 
 
@@ -102,3 +103,9 @@ def roll_counts() -> dict[str, int]:
 def keep_counts() -> int:
     """Each hour: make room for the next months, and let go what the policy no longer keeps."""
     return len(retention.apply_retention(now=timezone.now()))
+
+
+@shared_task
+def forget_counters() -> int:
+    """Each day: forget where counters stood that nobody sends any more."""
+    return intake.forget_counters()

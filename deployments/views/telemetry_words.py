@@ -20,7 +20,7 @@ def feature_row(feature: dict[str, Any], limit: float | None) -> dict[str, Any]:
     if score > bound:
         tone, word = "bad", _("above the limit") if limit is not None else _("drifted")
     elif score > by_chance:
-        tone, word = "warn", _("moved")
+        tone, word = "warn", _("shifted")
     else:
         tone, word = "ok", _("as in training")
     return {
