@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from console.forms import ServiceForm
@@ -25,7 +24,7 @@ from deployments.rules.alerts.channel_options import CONTENT_TYPES, PAGERDUTY_EV
 from deployments.rules.alerts.route_terms import RouteTerms
 from models_registry.models import Environment
 
-ADDRESSES: dict[str, tuple[str | Promise, str | Promise]] = {
+ADDRESSES: dict[str, tuple[Any, Any]] = {
     "email": (
         _("Mail addresses"),
         _("One to twenty, with commas between; each gets its own mail."),
@@ -46,7 +45,7 @@ ADDRESSES: dict[str, tuple[str | Promise, str | Promise]] = {
     ),
     "sms": (_("Address of the gateway"), _("Where text messages are posted to.")),
 }
-SECRETS: dict[str, tuple[str | Promise, str | Promise]] = {
+SECRETS: dict[str, tuple[Any, Any]] = {
     "feishu": (_("Secret"), _("Where the robot asks for a signature. Never shown again.")),
     "dingtalk": (_("Secret"), _("Where the robot asks for a signature. Never shown again.")),
     "pagerduty": (
@@ -93,17 +92,17 @@ class ChannelForm(ServiceForm):
     )
     OF_TEXTS: ClassVar[tuple[str, ...]] = ("to", "form", "content_type", "header")
 
-    def __init__(self, *args: Any, kind: str, changed: AlertChannel | None = None) -> None:
+    def __init__(self, data: Any = None, *, kind: str, changed: AlertChannel | None = None) -> None:
         if changed is not None:
             options = {
                 **changed.options,
                 "to": ", ".join(changed.options.get("to", [])),
                 "language": changed.language,
             }
-            super().__init__(*args, initial=options)
+            super().__init__(data, initial=options)
             del self.fields["name"]
         else:
-            super().__init__(*args)
+            super().__init__(data)
         self.kind = kind
         label, help_text = ADDRESSES[kind]
         address = self.fields["address"]
@@ -236,8 +235,8 @@ class RouteForm(ServiceForm):
     enabled = forms.BooleanField(label=_("In force"), required=False, initial=True)
     revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
-    def __init__(self, *args: Any, changed: AlertRoute | None = None) -> None:
-        super().__init__(*args, initial=_initial(changed) if changed else None)
+    def __init__(self, data: Any = None, *, changed: AlertRoute | None = None) -> None:
+        super().__init__(data, initial=_initial(changed) if changed else None)
         self.fields["environment"].queryset = Environment.objects.order_by("name")  # type: ignore[attr-defined]
         self.fields["team"].queryset = Team.objects.order_by("slug")  # type: ignore[attr-defined]
         self.fields["channels"].queryset = AlertChannel.objects.order_by("name")  # type: ignore[attr-defined]

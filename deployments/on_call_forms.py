@@ -124,17 +124,17 @@ class ScheduleForm(ServiceForm):
     )
     revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
-    def __init__(self, *args: Any, changed: OnCallSchedule | None = None) -> None:
+    def __init__(self, data: Any = None, *, changed: OnCallSchedule | None = None) -> None:
         facts = schedules.facts(changed) if changed else {}
         initial = {**facts, "revision": changed.revision} if changed else None
-        super().__init__(*args, initial=initial)
+        super().__init__(data, initial=initial)
         self.fields["team"].queryset = Team.objects.order_by("slug")  # type: ignore[attr-defined]
         if changed is not None:
             del self.fields["name"]
         listed = facts.get("layers", [])
         self.layers = [
             LayerForm(
-                *args,
+                data,
                 prefix=f"layer{number}",
                 initial=_layer(listed[number]) if number < len(listed) else None,
             )
@@ -189,8 +189,8 @@ class TakeOverForm(ServiceForm):
     )
     reason = forms.CharField(label=_("Reason"), max_length=200, required=False)
 
-    def __init__(self, *args: Any, zone: str = "UTC") -> None:
-        super().__init__(*args)
+    def __init__(self, data: Any = None, *, zone: str = "UTC") -> None:
+        super().__init__(data)
         self._zone = ZoneInfo(zone)
 
     def given(self) -> dict[str, Any]:
@@ -240,16 +240,16 @@ class PolicyForm(ServiceForm):
     )
     revision = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
-    def __init__(self, *args: Any, changed: EscalationPolicy | None = None) -> None:
+    def __init__(self, data: Any = None, *, changed: EscalationPolicy | None = None) -> None:
         facts = policies.facts(changed) if changed else {}
         initial = {**facts, "revision": changed.revision} if changed else None
-        super().__init__(*args, initial=initial)
+        super().__init__(data, initial=initial)
         if changed is not None:
             del self.fields["name"]
         listed = facts.get("steps", [])
         self.steps = [
             StepForm(
-                *args,
+                data,
                 prefix=f"step{number}",
                 initial=listed[number] if number < len(listed) else None,
             )

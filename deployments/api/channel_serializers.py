@@ -121,7 +121,7 @@ class RouteTermsSerializer(serializers.Serializer[object]):
     model = serializers.CharField(max_length=63, allow_blank=True, default="")
     team = serializers.CharField(max_length=64, allow_blank=True, default="")
     rule_name = serializers.CharField(max_length=80, allow_blank=True, default="")
-    label = serializers.CharField(max_length=120, allow_blank=True, default="")
+    label = serializers.CharField(max_length=120, allow_blank=True, default="")  # type: ignore[assignment]
     channels = serializers.ListField(
         child=serializers.CharField(max_length=40), default=list, max_length=20
     )

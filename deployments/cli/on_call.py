@@ -42,7 +42,9 @@ def now(session: Session) -> None:
         for one in found
         for fault in one["faults"]
     ]
-    show(found, as_json=session.as_json, words="\n".join([rows, *faults]))
+    show(found, as_json=session.as_json, words=rows)
+    if faults and not session.as_json:
+        click.echo("\n".join(["", *faults]))
 
 
 @on_call.command("schedules")

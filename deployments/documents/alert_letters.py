@@ -71,7 +71,7 @@ def _letter(delivery: AlertDelivery) -> Letter:
         headline=headline,
         text=str(TEXTS[delivery.why]),
         subject=first["subject"],
-        url=_address(first["path"] if count == 1 else f"/alerts/?group={delivery.thread}"),
+        url=_address(first["path"] if count == 1 else "/alerts/"),
         link_words=_("Open it in Covenant"),
         at=_moment(message["at"]) or datetime.now(UTC),
         facts=tuple(_facts(first)),

@@ -22,6 +22,7 @@ EVENTS: Final = {
     "comment": (gettext_lazy("Comment"), "pen", "neutral"),
     "alert": (gettext_lazy("An urgent alert fires"), "alerts", "bad"),
     "alert_over": (gettext_lazy("The alert is over"), "check", "ok"),
+    "escalated": (gettext_lazy("The next were called"), "arrow-up", "warn"),
     "hand_over": (gettext_lazy("Left to people"), "person", "info"),
     "stop": (gettext_lazy("It stays as it is: a person has to decide"), "pause", "bad"),
     "asked_in_vain": (gettext_lazy("Asked directly, in vain"), "close", "warn"),
@@ -79,6 +80,9 @@ def _title(line: Line) -> tuple[str, str, str]:
         named = ", ".join(line.people)
         words = _("Told those on call: %(people)s") % {"people": named} if named else ""
         return words or _("Nobody else is on call"), "bell", "warn"
+    if line.kind == "escalated" and line.people:
+        told = _("Nobody acknowledged; told next: %(people)s") % {"people": ", ".join(line.people)}
+        return told, "arrow-up", "warn"
     if line.kind.startswith("rollout."):
         kind = line.kind.removeprefix("rollout.")
         words = str(ROLLOUTS.get(kind, _("Rollout of v%(version)s")))

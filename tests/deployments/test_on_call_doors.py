@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
@@ -16,6 +19,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from console.models import AuditEntry, User
+from console.services.tokens import create_token
+from deployments.cli.main import cli
 from deployments.models import (
     AlertChannel,
     AlertDelivery,
@@ -263,3 +268,53 @@ def test_programs_do_all_of_it(persons: factories.People, room: vendors.Vendor) 
     assert refused.json()["code"] == "delivery_not_retryable"
     for path in ("alert-channels", "alert-routes", "alert-deliveries"):
         assert program(persons.vic).get(f"/api/v1/{path}/").status_code == 403
+
+
+def test_the_command_line_does_all_of_it(
+    live_server: Any, tmp_path: Path, room: vendors.Vendor
+) -> None:
+    """One way through each command, against the real API."""
+    persons = factories.people()
+    factories.make_user("ann", "sre")
+    token = create_token(
+        name="cli", scopes=["read", "operate"], actor=factories.actor(persons.sam)
+    )[1]
+
+    def run(*arguments: str, fails: bool = False) -> str:
+        result = CliRunner().invoke(
+            cli, ["--url", live_server.url, "--token", token, *arguments], catch_exceptions=True
+        )
+        assert (result.exit_code != 0) is fails, f"{arguments}: {result.output} {result.exception}"
+        return result.output
+
+    run("channels", "add", "ops", "--kind", "slack", "--address", f"{room.address}/x")
+    assert "whsec_" in run(
+        "channels", "add", "hook", "--kind", "webhook", "--address", "https://a.example.com/x"
+    )
+    assert "ops: sent – 200 ok" in run("channels", "test", "ops")
+    assert "whsec_" in run("channels", "rotate", "hook")
+    assert "off" in run("channels", "change", "hook", "--off")
+    assert "ops" in run("channels", "list")
+    route = tmp_path / "route.json"
+    route.write_text(json.dumps({"severities": ["P1"], "channels": ["ops"], "people": "nobody"}))
+    assert "takes P1" in run("channels", "set-route", "risk", "--file", str(route))
+    assert "risk" in run("channels", "routes")
+    run("channels", "remove-route", "risk")
+    assert "200 ok" in run("channels", "messages", "--why", "test", "--json")
+    schedule = tmp_path / "schedule.json"
+    schedule.write_text(json.dumps(SCHEDULE))
+    run("on-call", "set", "first", "--file", str(schedule))
+    until = (timezone.now() + timedelta(hours=3)).isoformat()
+    taken = json.loads(run("on-call", "take-over", "first", "--until", until, "--json"))
+    assert "sam (takes over)" in run("on-call", "now")
+    run("on-call", "give-back", str(taken["id"]))
+    assert "ann" in run("on-call", "shifts", "first")
+    assert "first" in run("on-call", "schedules")
+    steps = tmp_path / "steps.json"
+    steps.write_text(json.dumps({"steps": [{"after_minutes": 5, "target": "operators"}]}))
+    run("on-call", "set-escalation", "night", "--file", str(steps))
+    assert "after 5 min operators" in run("on-call", "escalations")
+    run("on-call", "remove-escalation", "night")
+    run("on-call", "remove", "first")
+    run("channels", "remove", "hook")
+    run("channels", "test", "hook", fails=True)

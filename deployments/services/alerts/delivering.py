@@ -121,7 +121,7 @@ def note_sent(delivery: AlertDelivery, answer: str) -> None:
             notices.end(key=failing_key(channel))
 
 
-def _find(delivery_id: object) -> AlertDelivery:
+def _find(delivery_id: str | None) -> AlertDelivery:
     found = (
         AlertDelivery.objects.select_related("channel", "person", "incident")
         .filter(pk=delivery_id)

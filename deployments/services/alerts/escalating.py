@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -122,11 +123,7 @@ def _tell(escalation: Escalation, step: EscalationStep, now: datetime) -> None:
     ]
     if step.channel is not None and step.channel.enabled:
         receivers += deliveries.receivers_of(step.channel)
-    message = (
-        messages.of_alerts([alert], "escalation", now=now)
-        if alert is not None
-        else messages.of_incident(incident, "escalation", now=now)  # type: ignore[arg-type]
-    )
+    message = _message(escalation, now)
     for receiver in receivers:
         thread = about.thread if alert is None else deliveries.thread_of(alert, receiver)
         deliveries.write(
@@ -159,8 +156,16 @@ def _tell(escalation: Escalation, step: EscalationStep, now: datetime) -> None:
     if alert is not None:
         kind = "escalated" if people or receivers else "nobody_reached"
         AlertEvent.objects.create(alert=alert, at=now, kind=kind, data=told)
-    else:
+    elif incident is not None:
         IncidentEvent.objects.create(incident=incident, at=now, kind="escalated", data=told)
+
+
+def _message(escalation: Escalation, now: datetime) -> dict[str, Any]:
+    if escalation.alert is not None:
+        return messages.of_alerts([escalation.alert], "escalation", now=now)
+    if escalation.incident is None:
+        raise RuntimeError("an escalation is of an alert or of an incident")
+    return messages.of_incident(escalation.incident, "escalation", now=now)
 
 
 def _about(escalation: Escalation) -> Occurrence:
