@@ -72,6 +72,9 @@ _CAUSES: Final = (
     "log_error",
     "trial_failed",
 )
+_GENERAL: Final = frozenset({"log_error", "trial_failed", "config_refused"})
+"""That it failed, which is known: no explanation as long as there is another one."""
+
 _RANK: Final = {code: rank for rank, code in enumerate(_CAUSES)}
 
 
@@ -149,7 +152,7 @@ def cause(steps: Sequence[Step]) -> str:
     bad = [(one, part.name) for part in steps for one in part.findings if one.verdict == "bad"]
     if not bad:
         return ""
-    said = {one.code for one, name in bad if name == LOG}
+    said = {one.code for one, name in bad if name == LOG} - _GENERAL
 
     def rank(entry: tuple[Finding, str]) -> tuple[int, int]:
         code = entry[0].code
