@@ -84,8 +84,10 @@ class Burn:
 
     @property
     def windows(self) -> str:
-        """Both windows, the long one first: `1h · 5m`."""
-        return f"{short_span(self.long)} · {short_span(self.short)}"
+        """Both windows, the long one first: `1h · 5m`, which no line breaks."""
+        return (
+            f"{short_span(self.long)}\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}{short_span(self.short)}"
+        )
 
     @property
     def too_few(self) -> bool:
