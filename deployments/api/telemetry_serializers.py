@@ -11,7 +11,7 @@ class ReadingSerializer(serializers.Serializer[object]):
     """The newest minute of a series: its last value, the mean, the sum and how many values."""
 
     name = serializers.CharField()
-    label = serializers.CharField(allow_blank=True)
+    label = serializers.CharField(allow_blank=True)  # type: ignore[assignment] # a field's own name
     version = serializers.IntegerField(help_text="0: the endpoint as a whole.")
     unit = serializers.CharField(allow_blank=True)
     newest = serializers.FloatField()

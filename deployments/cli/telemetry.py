@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +115,7 @@ def _words(endpoint: str, found: dict[str, Any]) -> str:
             (one["name"], one["label"], one["version"] or "—", f"{one['newest']:g}", one["at"])
             for one in found["sent"]
         ]
-        lines += ["", table(("SENT", "LABEL", "VERSION", "NEWEST", "AT"), rows)]
+        lines += ["", *_aligned(("SENT", "LABEL", "VERSION", "NEWEST", "AT"), rows)]
     return "\n".join(lines)
 
 
@@ -129,9 +130,25 @@ def _version_words(one: dict[str, Any]) -> list[str]:
     if one["without_sample"]:
         lines.append("  no training sample: record one with `covenant telemetry reference`")
     rows = [
-        (f["title"], f"{f['score']:.3f}", f"{f['psi']:.3f}", f"{f['by_chance']:.3f}", f["rows"])
+        (
+            f"  {f['title']}",
+            f"{f['score']:.3f}",
+            f"{f['psi']:.3f}",
+            f"{f['by_chance']:.3f}",
+            f["rows"],
+        )
         for f in one["features"][:FEATURES]
     ]
     if rows:
-        lines.append(table(("FEATURE", "SCORE (KS)", "PSI", "BY CHANCE", "ROWS"), rows))
+        lines += _aligned(("  FEATURE", "SCORE (KS)", "PSI", "BY CHANCE", "ROWS"), rows)
     return lines
+
+
+def _aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Lines of a table between other words."""
+    cells = [[str(cell) for cell in row] for row in [columns, *rows]]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]

@@ -152,7 +152,7 @@ def _within_limit(
     wanted: list[tuple[SentPoint, Quantity, datetime]], taken: Taken
 ) -> list[tuple[SentPoint, Quantity, datetime]]:
     """Without the points of series beyond what an endpoint may have. Locks the endpoints."""
-    ids = {quantity.subject.endpoint for _, quantity, _ in wanted}
+    ids = {quantity.subject.endpoint or 0 for _, quantity, _ in wanted}
     # One sender after the other: two at once must not make twice as many series.
     list(Endpoint.objects.select_for_update(of=("self",)).filter(pk__in=ids).order_by("pk"))
     rows = MeasuredSeries.objects.filter(endpoint_id__in=ids, node__isnull=True)
