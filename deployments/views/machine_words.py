@@ -11,7 +11,7 @@ from django.utils.translation import gettext, gettext_lazy
 from console.templatetags import console_formats as text
 from deployments.rules.fleet.catalogue import SERIES
 from deployments.rules.fleet.gpu_fields import FIELDS, GpuField, Group
-from deployments.rules.fleet.gpus import SHARES, nvlink_speed
+from deployments.rules.fleet.gpus import SHARES, nvlink_speed, reasons_of
 from deployments.rules.fleet.hosts import SERIES as OF_HOSTS
 from deployments.rules.fleet.machine_charts import CHARTS, Of
 from deployments.rules.fleet.machine_series import Level, MachineSeries
@@ -67,6 +67,8 @@ def shown(value: float, unit: str) -> str:
         return str(plain(value))
     if unit == "B/s":
         return f"{text.file_size(value)}/s"
+    if unit == "bits":
+        return ", ".join(gettext(word) for word in reasons_of(value)) or gettext("none")
     if unit == "J":
         return f"{value / 3.6e6:,.2f} kWh"
     number = f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:,.2f}"
@@ -77,11 +79,13 @@ def of_machine(machine: MachineNow | None) -> dict[str, Any] | None:
     """Everything that the page's panels show; None where nobody has looked."""
     if machine is None:
         return None
+    # What no card here tells has no column.
+    faces = [one for one in _FACES if any(one in gpu.figures for gpu in machine.gpus)]
     return {
         "at": machine.at,
         "faults": sorted(machine.faults.items()),
-        "gpus": [_gpu(one) for one in machine.gpus],
-        "gpu_columns": [gettext(SERIES[one].title) for one in _FACES],
+        "gpus": [_gpu(one, faces) for one in machine.gpus],
+        "gpu_columns": [gettext(SERIES[one].title) for one in faces],
         "gpu_source": machine.gpu_source,
         "why_no_gpus": machine.why_no_gpus,
         "host": _lines(machine.host, [one.series for one in OF_HOSTS]),
@@ -97,8 +101,12 @@ def of_nodes(figures: Mapping[str, Mapping[str, Figure]]) -> dict[str, list[dict
     return {name: _lines(of, order) for name, of in figures.items()}
 
 
-def charts_of(name: str, window: str, *, gpus: bool) -> list[dict[str, Any]]:
-    """The charts of a node's page; those of GPUs where it has any."""
+def charts_of(name: str, window: str, machine: MachineNow | None) -> list[dict[str, Any]]:
+    """The charts of a node's page; those of GPUs and versions where it has any."""
+    lacks = set()
+    if machine is not None:
+        lacks |= set() if machine.gpus else {Of.GPU}
+        lacks |= set() if machine.versions else {Of.VERSION}
     return [
         {
             "id": chart.name,
@@ -108,7 +116,7 @@ def charts_of(name: str, window: str, *, gpus: bool) -> list[dict[str, Any]]:
             "live": LIVE.get(window, 0),
         }
         for chart in CHARTS
-        if gpus or chart.of is not Of.GPU
+        if chart.of not in lacks
     ]
 
 
@@ -123,7 +131,7 @@ def field_groups() -> list[dict[str, Any]]:
     ]
 
 
-def _gpu(gpu: GpuNow) -> dict[str, Any]:
+def _gpu(gpu: GpuNow, faces: Sequence[str]) -> dict[str, Any]:
     figures = gpu.figures
     share = figures.get("gpu_memory_used_percent")
     used, total = figures.get("gpu_memory_used_bytes"), figures.get("gpu_memory_total_bytes")
@@ -141,7 +149,7 @@ def _gpu(gpu: GpuNow) -> dict[str, Any]:
             if used and total
             else ""
         ),
-        "faces": [_face(figures, one) for one in _FACES],
+        "faces": [_face(figures, one) for one in faces],
         "reasons": [gettext(word) for word in gpu.reasons],
         "no_nvlink": bool(gpu.model) and not nvlink_speed(gpu.model),
         "groups": _groups(figures),

@@ -110,7 +110,7 @@ def _page(
     form = form or NodeForm(initial=initial_of(page.node))
     form.fields["name"].disabled = True
     return context | {
-        "charts": machine_words.charts_of(name, window, gpus=bool(machine and machine.gpus)),
+        "charts": machine_words.charts_of(name, window, machine),
         "windows": machine_words.WINDOWS,
         "window": window,
         "form": form,

@@ -60,7 +60,7 @@ def _line(
     grid: Grid, key: Key, points: list[tuple[datetime, float]], chart: MachineChart
 ) -> dict[str, Any]:
     thing, number, word = key
-    words = [one for one in (thing, gettext(word) if word else "") if one]
+    words = [one for one in (thing, gettext(word) if word else "") if one] or [gettext(chart.title)]
     line = charts.series(
         ", ".join(words),
         grid,
