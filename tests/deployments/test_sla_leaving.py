@@ -10,6 +10,7 @@ from email.message import EmailMessage
 from email.policy import default
 from typing import Any, cast
 
+import click
 import pypdf
 import pytest
 import time_machine
@@ -23,6 +24,7 @@ from console.env_values import read_email
 from console.errors import Conflict, Invalid, NotAllowed, NotFound, TooMany, Unavailable
 from console.models import AuditEntry, Job, Team, User
 from console.services import job_runs
+from deployments.cli.sla import sla as cli_sla
 from deployments.documents.sla_mail import send_report
 from deployments.models import Endpoint, SlaReport, SlaShare, SlaStanding, SlaSubscription
 from deployments.selectors.objectives.sla import sla
@@ -368,3 +370,29 @@ def test_the_page_of_a_promise_takes_the_same_queries_whatever_happened(
     assert page.budget_lines[0].name == "latency"
     assert [month.state for month in page.months[-2:]] == ["no_data", "kept"]
     assert page.is_over
+
+
+def test_links_and_reports_are_made_on_their_pages(endpoint: Endpoint, client: Client) -> None:
+    client.force_login(bea().user)
+    links = "/sla/production/fraud_detector/links/"
+    made = client.post(links, {"note": "an auditor", "days": "7"})
+    assert (made.status_code, made["Cache-Control"]) == (201, "no-store")
+    assert "/shared/sla/" in made.content.decode()
+    # Told this once.
+    assert "/shared/sla/" not in client.get(links).content.decode()
+    assert client.post(links, {"days": "400"}).status_code == 422
+    share = SlaShare.objects.get()
+    assert client.post(f"/sla/shares/{share.pk}/revoke/", {"reason": "done"}).status_code == 302
+    assert client.post("/sla/reports/", WHERE).status_code == 302
+    report = SlaSubscription.objects.get()
+    assert "fraud_detector" in client.get("/sla/reports/").content.decode()
+    assert client.post(f"/sla/reports/{report.pk}/end/").status_code == 302
+    assert not SlaSubscription.objects.exists()
+    client.force_login(factories.people().vic)
+    assert client.get(links).status_code == 403
+
+
+def test_an_endpoint_after_sla_is_shown_by_the_command_line() -> None:
+    context = click.Context(cli_sla)
+    assert cli_sla.resolve_command(context, ["production/fraud_detector", "--gate"])[0] == "show"
+    assert cli_sla.resolve_command(context, ["list"])[0] == "list"
