@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deployments.cli.deploying import endpoint_path
-from deployments.cli.output import show, table
+from deployments.cli.output import show
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -58,34 +58,17 @@ def _words(found: dict[str, Any]) -> str:
         lines.append(f"The access log of {', '.join(missing)} is not seen by the server.")
     if not found["requests"]:
         return "\n".join(lines)
-    lines.append(
-        table(
-            ("PERCENTILE", "MS", "MOST OF IT", "STAGES (MS)"),
-            (
-                (
-                    f"P{one['percent']:g}",
-                    f"{one['value_ms']:.2f}",
-                    f"{one['main']} {one['share']:.0%}",
-                    " ".join(f"{name}={ms:.2f}" for name, ms in one["stages"].items() if ms),
-                )
-                for one in found["percentiles"]
-            ),
+    for one in found["percentiles"]:
+        stages = " ".join(f"{name}={ms:.2f}" for name, ms in one["stages"].items() if ms)
+        lines.append(
+            f"P{one['percent']:g}: {one['value_ms']:.2f} ms, {one['share']:.0%} of it "
+            f"{one['main']} ({stages})"
         )
-    )
-    lines.append(
-        table(
-            ("X-REQUEST-ID", "MS", "MOST OF IT", "STATUS", "VERSION", "BEGAN"),
-            (
-                (
-                    one["x_request_id"],
-                    f"{one['total_ms']:.2f}",
-                    one["main"],
-                    one["status"],
-                    one["version"] or "—",
-                    one["at"],
-                )
-                for one in found["worst"][:20]
-            ),
+    lines.append("The slowest:")
+    for one in found["worst"][:20]:
+        version = f"v{one['version']}" if one["version"] else "no version"
+        lines.append(
+            f"  {one['total_ms']:9.2f} ms  {one['x_request_id']}  {one['status']} {version}, "
+            f"mostly {one['main']}, {one['at']}"
         )
-    )
     return "\n".join(lines)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
+from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from deployments.rules.diagnosis.batching import Advice
@@ -18,7 +19,7 @@ SETTINGS: Final = {
 }
 
 # Code → what to do, why, and the expected effect.
-WORDS: Final = {
+WORDS: Final[dict[str, tuple[Promise | str, Promise | str, Promise | str]]] = {
     "batch_full": (
         _("Allow larger batches"),
         _(
@@ -148,7 +149,7 @@ def told(advice: Advice) -> Told:
         advice.verdict,
         str(title),
         str(why) % data,
-        str(effect) % data if effect else "",
+        str(effect) % data,
         advice.setting,
         str(SETTINGS[advice.setting]) if advice.setting else "",
         advice.now,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.models import Job
 from deployments.documents.diagnosis_words import NAMES, WORDS, told
 from deployments.models import Diagnosis, PlacementState
 from deployments.rules.diagnosis.findings import _CAUSES, Finding
@@ -70,7 +68,8 @@ def test_the_page_asks_for_one(client: Client, diagnosis: Diagnosis) -> None:
     assert made.status_code == 302
     newest = Diagnosis.objects.latest("requested_at")
     assert made["Location"] == f"/diagnoses/{newest.pk}/"
-    assert Job.objects.get(pk=newest.job_id).queue == "node.local"
+    assert newest.job is not None
+    assert newest.job.queue == "node.local"
     assert client.post("/diagnoses/", {**body, "version": "x"}).status_code == 404
 
 

@@ -339,7 +339,8 @@ def test_the_cause_is_what_explains_all_else() -> None:
     assert findings.cause(steps(log=bad[:1], config=bad[1:2])) == "opset_too_new"
     assert findings.cause(steps(config=bad[1:2], compatibility=bad[:1])) == "opset_too_new"
     other = Finding("log_error", "bad")
-    assert findings.cause(steps(log=[other], config=bad[1:2])) == "log_error"
+    assert findings.cause(steps(log=[other], config=bad[1:2])) == "dims_differ"
+    assert findings.cause(steps(log=[other])) == "log_error"
     assert findings.cause(steps(log=[Finding("log_error", "warn")])) == ""
     assert findings.worst(steps(log=[Finding("a", "warn")], onnx=[Finding("b", "good")])) == "warn"
 
