@@ -14,10 +14,10 @@ from console.adapters.mail import Enclosed, send_mail
 from console.errors import NotFound
 from console.rules.canonical import digest
 from console.services.job_runs import JobRun
+from deployments.documents.sla_portfolio_words import headline
 from deployments.documents.sla_reports import file_name, pdf_of, portfolio_pdf
 from deployments.documents.sla_words import (
     explained,
-    headline,
     judged,
     month_words,
     sentence,

@@ -15,11 +15,11 @@ from django.utils.safestring import SafeString, mark_safe
 from console.adapters.pdf import write_pdf
 from console.errors import Invalid
 from console.models import User
+from deployments.documents.sla_portfolio_words import portfolio_context
 from deployments.documents.sla_words import (
     PAPER_HEIGHT,
     PAPER_WIDTH,
     charts,
-    portfolio_context,
     promise_context,
 )
 from deployments.models import Endpoint

@@ -23,12 +23,10 @@ from deployments.rules.objectives.sla_drawings import (
 )
 from deployments.rules.objectives.slo import Promise
 from deployments.rules.objectives.spans import Span, minutes_of
-from deployments.selectors.objectives.sla_portfolio import MonthPortfolio
 from deployments.selectors.objectives.sla_types import (
     DayReport,
     ObjectiveReport,
     SlaPage,
-    SlaRow,
 )
 from models_registry.rules import contract_document, contract_terms
 
@@ -57,8 +55,6 @@ SENTENCES: Final = {
         gettext_lazy("Nobody has called %(model)s this month yet, so there is nothing to judge."),
     ),
 }
-_BY_GRAVITY = (Promise.BROKEN, Promise.AT_RISK, Promise.KEPT)
-MOST_NAMED = 8
 PAPER_WIDTH, PAPER_HEIGHT = 672.0, 210.0
 WIDE, NARROW = (1000.0, 250.0), (420.0, 230.0)
 
@@ -95,7 +91,7 @@ def promise_context(page: SlaPage, now: datetime) -> dict[str, Any]:
         "verdict": verdict(page.state),
         "sentence": sentence(page.model, page.state, is_over=page.is_over),
         "judged": [judged(one) for one in page.objectives],
-                "told": told(page),
+        "told": told(page),
         "blanks": range(page.first.weekday()),
         "weekdays": weekdays(),
         "weeks": _weeks(page),
@@ -171,7 +167,7 @@ def judged(one: ObjectiveReport) -> Judged:
         reached=_("no requests") if one.attained is None else exact_percent(one),
         budget=_budget(one),
         left_percent=None if share is None else round(max(share, 0.0) * 100, 1),
-        bar=_bar(share),
+        bar=bar(share),
     )
 
 
@@ -277,70 +273,6 @@ def charts(
     )
 
 
-def portfolio_context(portfolio: MonthPortfolio, now: datetime) -> dict[str, Any]:
-    """What the portfolio's document shows, in the language that is on."""
-    states = (Promise.BROKEN, Promise.AT_RISK, Promise.NO_DATA, Promise.KEPT)
-    total = len(portfolio.rows)
-    return {
-        "portfolio": portfolio,
-        "month": month_words(portfolio.first),
-        "total": total,
-        "counts": [
-            {
-                "state": state.value,
-                "count": portfolio.count(state),
-                "word": state_word(state),
-                **_part(portfolio, states[:index], state),
-            }
-            for index, state in enumerate(states)
-        ],
-        "worst": next((state.value for state in _BY_GRAVITY if portfolio.count(state)), "no_data"),
-        "attention": [
-            f"{row.environment}/{row.model}: {_why(row)}"
-            for row in portfolio.rows
-            if row.state in (Promise.BROKEN, Promise.AT_RISK)
-        ][:MOST_NAMED],
-        "headline": headline(portfolio),
-        "rows": [row_words(row) for row in portfolio.rows],
-        "now": now,
-    }
-
-
-def headline(portfolio: MonthPortfolio) -> str:
-    """The portfolio in one sentence."""
-    total, broken = len(portfolio.rows), portfolio.count(Promise.BROKEN)
-    judged_rows = total - portfolio.count(Promise.NO_DATA)
-    if not judged_rows:
-        return _("There was nothing to judge.")
-    kept = judged_rows - broken
-    if not broken:
-        return ngettext(
-            "The one promise that had requests was kept.",
-            "All %(count)d promises that had requests were kept.",
-            judged_rows,
-        ) % {"count": judged_rows}
-    return ngettext(
-        "%(kept)d of %(count)d promise was kept.",
-        "%(kept)d of %(count)d promises were kept.",
-        judged_rows,
-    ) % {"kept": kept, "count": judged_rows}
-
-
-def row_words(row: SlaRow) -> dict[str, Any]:
-    """A row of the portfolio."""
-    return {
-        "row": row,
-        "word": state_word(row.state),
-        "judged": [judged(one) for one in row.objectives],
-        "bar": _bar(row.budget_left_share),
-    }
-
-
-def _why(row: SlaRow) -> str:
-    """The objective that a row's state comes from, in words."""
-    return " ".join(reached_sentence(one) for one in row.objectives if one.state == row.state)
-
-
 def _short(one: ObjectiveReport) -> str:
     name = objective_name(one.name)
     return name if one.threshold_ms is None else f"{name} ≤ {latency(one.threshold_ms)}"
@@ -351,17 +283,7 @@ def state_word(state: Promise) -> str:
     return str(look("promise", state.value).label)
 
 
-def _part(portfolio: MonthPortfolio, before: Sequence[Promise], state: Promise) -> dict[str, str]:
-    """Where a state's part of the bar begins, and how wide it is, in percent."""
-    total = len(portfolio.rows) or 1
-    start = sum(portfolio.count(one) for one in before)
-    return {
-        "x": f"{100 * start / total:.2f}",
-        "percent": f"{100 * portfolio.count(state) / total:.2f}",
-    }
-
-
-def _bar(share: float | None) -> str:
+def bar(share: float | None) -> str:
     """The width of a bar of what is left, 0 to 100; empty where nothing is known."""
     return "" if share is None else f"{100 * min(max(share, 0.0), 1.0):.1f}"
 
