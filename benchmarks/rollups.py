@@ -2,30 +2,28 @@
 
     .venv/bin/python -m benchmarks.rollups [ENDPOINTS] [DAYS]
 
-Makes a database beside the running stack's, fills it with minutes of three versions each, adds them
-up, and asks what pages ask; the database is dropped afterwards. A minute's row stands for its
-requests whatever their number, so the size of a million requests depends on over how many minutes
-they came: they are told for one endpoint at 23 requests a minute, and as a share of the whole.
+Fills minutes of three versions each, adds them up, and asks what pages ask. A minute's row stands
+for its requests whatever their number: the size of a million depends on how many minutes they took.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+from tests import stack
 
-import django
+stack.provide()
+
+import django  # noqa: E402
 
 django.setup()
 
-from django.conf import settings  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import connection, connections  # noqa: E402
+from django.db import connection  # noqa: E402
 
 from benchmarks.demo_stack import report  # noqa: E402
 from deployments.models import DayRollup, Endpoint, HourRollup, MinuteRollup  # noqa: E402
@@ -35,9 +33,9 @@ from deployments.selectors.statistics.coverage import coverage  # noqa: E402
 from deployments.selectors.statistics.rollups import traffic_between  # noqa: E402
 from deployments.selectors.statistics.series import chart  # noqa: E402
 from deployments.services.statistics import hours, partitions  # noqa: E402
-from models_registry.models import Environment, RegisteredModel  # noqa: E402
+from models_registry.models import Environment  # noqa: E402
+from tests import factories  # noqa: E402
 
-NAME = "covenant_rollups_benchmark"
 REQUESTS = 23
 """Of one version in one minute: of two, a million requests are 15 days of one endpoint."""
 
@@ -77,10 +75,10 @@ def size(table: str) -> int:
 
 
 def fill(endpoints: int, days: int, end: datetime) -> list[Endpoint]:
-    environment = Environment.objects.get_or_create(name="production")[0]
+    environment = Environment.objects.get(name="production")
     made = []
     for number in range(endpoints):
-        model = RegisteredModel.objects.create(name=f"model_{number:04}")
+        model = factories.make_model(f"model_{number:04}")
         made.append(Endpoint.objects.create(model=model, environment=environment))
     partitions.make_ahead(end - timedelta(days=days))
     buckets = [0] * (len(STANDARD_MS) + 1)
@@ -182,21 +180,8 @@ def measure(endpoints: int, days: int) -> None:
 def main() -> None:
     endpoints = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     days = int(sys.argv[2]) if len(sys.argv) > 2 else 35
-    with connection.cursor() as cursor:
-        cursor.execute(f"drop database if exists {NAME}")
-        cursor.execute(f"create database {NAME}")
-    original = settings.DATABASES["default"]["NAME"]
-    connections.close_all()
-    settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = NAME
-    try:
-        call_command("migrate", verbosity=0)
-        measure(endpoints, days)
-    finally:
-        connections.close_all()
-        connection.close_pool()
-        settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = original
-        with connection.cursor() as cursor:
-            cursor.execute(f"drop database {NAME} with (force)")
+    call_command("migrate", verbosity=0)
+    measure(endpoints, days)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.table import Table
 
 from deployments.cli.client import USAGE, CliError
 from deployments.cli.output import show, table
@@ -53,7 +54,7 @@ def _change(text: str) -> tuple[str, int]:
     return field, int(days)
 
 
-def _words(found: dict[str, Any]) -> str:
+def _words(found: dict[str, Any]) -> Table:
     rows = [
         (
             name.removesuffix("_days"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from asgiref.sync import async_to_sync
 
+from console import live
 from console.env import ROOT
 from console.models import Job
 from console.stack import process
@@ -113,7 +114,7 @@ def traffic(requests: int) -> Traffic:
 
 @pytest.mark.django_db
 def test_one_tells_what_all_have_read() -> None:
-    live_store.live.connection().flushall()
+    live.connection().flushall()
     others, mine = Part(), Part()
     others.add_traffic(KEY, 1, traffic(3))
     others.add_work(KEY, 1, Work(3, 1, 30, 300))

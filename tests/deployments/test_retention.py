@@ -61,7 +61,8 @@ def test_only_the_kinds_that_are_named_change_and_it_is_written_down(admin: Acto
     row = set_retention(days={"minutes_days": 60}, expected_revision=0, reason="disk", actor=admin)
     assert (row.revision, row.minutes_days, row.hours_days) == (1, 60, 800)
     entry = AuditEntry.objects.get(action="statistics.retention")
-    assert (entry.before["minutes_days"], entry.after["minutes_days"]) == (100, 60)
+    assert entry.before == {**days_of(row), "minutes_days": 100}
+    assert entry.after == days_of(row)
     again = set_retention(days={"minutes_days": 60}, expected_revision=1, actor=admin)
     assert (again.revision, AuditEntry.objects.count()) == (1, 1)
     with pytest.raises(Stale):

@@ -204,9 +204,9 @@ def test_what_was_not_observed_is_missing_and_no_zero(
 
 @pytest.mark.django_db
 def test_short_looks_that_came_late_are_no_gap_but_lost_counts_are() -> None:
-    def gap(seconds: int, **more: bool) -> Gap:
+    def gap(seconds: int, *, lost: bool = False) -> Gap:
         end = DAY_START + timedelta(seconds=seconds)
-        return Gap("gateway:g", DAY_START, end, GapReason.UNREACHABLE, **more)
+        return Gap("gateway:g", DAY_START, end, GapReason.UNREACHABLE, lost=lost)
 
     note([gap(2), gap(3, lost=True), gap(3, lost=True), gap(9)])
     rows = CountGap.objects.order_by("ended_at")

@@ -54,7 +54,8 @@ class Reading:
         """The answer to `query`, which reads from `counted`; `given` are its own parameters."""
         with connection.cursor() as cursor:
             cursor.execute(f"with {COUNTED} {query}", [*self.parameters, *given])
-            return cursor.fetchall()
+            found: list[tuple[Any, ...]] = cursor.fetchall()
+            return found
 
 
 def reading(

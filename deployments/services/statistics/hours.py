@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from django.db import connection, transaction
 
@@ -34,6 +35,9 @@ SETTLED_AFTER = timedelta(minutes=2)
 """An hour that ended so long ago is whole, but for what is booked late."""
 MOST_HOURS = 72
 """Hours that are made in one go; what is left is due at the next."""
+
+
+Made = TypeVar("Made", bound=Rollup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,13 @@ def roll_hour(hour: datetime) -> list[Difference]:
     ]
     HourRollup.objects.filter(hour=hour).delete()
     HourRollup.objects.bulk_create(
-        [_row(HourRollup, "hour", hour, slot, sums[slot], observed[slot]) for slot in sorted(sums)],
+        [
+            _filled(
+                HourRollup(endpoint_id=slot[0], version=slot[1], hour=hour, minutes=observed[slot]),
+                sums[slot],
+            )
+            for slot in sorted(sums)
+        ],
         batch_size=1000,
     )
     mark(RolledKind.HOUR, hour)
@@ -114,7 +124,13 @@ def roll_day(day: datetime) -> bool:
         observed[slot] = observed.get(slot, 0) + row.minutes
     DayRollup.objects.filter(day=day).delete()
     DayRollup.objects.bulk_create(
-        [_row(DayRollup, "day", day, slot, sums[slot], observed[slot]) for slot in sorted(sums)],
+        [
+            _filled(
+                DayRollup(endpoint_id=slot[0], version=slot[1], day=day, minutes=observed[slot]),
+                sums[slot],
+            )
+            for slot in sorted(sums)
+        ],
         batch_size=1000,
     )
     mark(RolledKind.DAY, day)
@@ -189,10 +205,7 @@ def _requests(
     return [(slot, sums[slot].traffic.requests if slot in sums else 0) for slot in slots]
 
 
-def _row(
-    model: type[Rollup], name: str, at: datetime, slot: tuple[int, int], one: Counted, minutes: int
-) -> Rollup:
-    row = model(endpoint_id=slot[0], version=slot[1], minutes=minutes, **{name: at})
+def _filled(row: Made, one: Counted) -> Made:
     add_traffic(row, one.traffic)
     add_work(row, one.work)
     return row

@@ -135,7 +135,7 @@ def _let_go(model: type[models.Model], field: str, cutoff: datetime) -> dict[str
     for _ in range(MOST_BATCHES):
         some = list(old.order_by().values_list("pk", flat=True)[:BATCH])
         if some:
-            rows += old.filter(pk__in=some)._raw_delete(old.db)  # type: ignore[attr-defined]
+            rows += old.filter(pk__in=some)._raw_delete(old.db)
         if len(some) < BATCH:
             break
     if model is DayRollup or model is HourRollup:
