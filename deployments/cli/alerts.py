@@ -39,13 +39,11 @@ def list_alerts(session: Session, /, state: str, **wanted: str) -> None:
             one["state"],
             _about(one),
             one["title"],
-            _measured(one),
-            one["acknowledged_by"] or "—",
             one["started_at"],
         )
         for one in page["results"]
     )
-    head = ("ALERT", "SEVERITY", "STATE", "OF", "WHAT", "MEASURED", "SEEN TO BY", "SINCE")
+    head = ("ALERT", "SEVERITY", "STATE", "OF", "WHAT", "SINCE")
     show(page, as_json=session.as_json, words=table(head, rows))
 
 
@@ -157,6 +155,8 @@ def _words(found: dict[str, Any]) -> str:
         f"{found['severity']} {_about(found)}: {found['title']} ({found['state']})",
         f"{found['signal']}: {_measured(found)}, by the rule {found['rule']}",
     ]
+    if found["acknowledged_by"]:
+        lines.append(f"{found['acknowledged_by']} sees to it.")
     if found["incident"]:
         lines.append(f"Incident {found['incident']}")
     for line in found["timeline"]:
