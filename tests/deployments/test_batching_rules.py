@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployments.documents.batching_words import WORDS, told
@@ -129,6 +129,7 @@ def test_what_is_well_is_left_alone_and_too_little_says_nothing() -> None:
     assert codes(replace(CROWD, executions=0)) == ["too_few"]
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         BatchingFacts,
