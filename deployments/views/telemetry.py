@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import CovenantError, Stale
-from console.templatetags.console_formats import age_words, span
+from console.templatetags.console_formats import age_words
 from deployments.rules.telemetry import measuring
 from deployments.rules.telemetry.measuring import DRIFT, ENTROPY, PSI
 from deployments.selectors.telemetry.pages import (
@@ -29,6 +29,7 @@ from deployments.selectors.telemetry.pages import (
 from deployments.selectors.traffic.endpoints import find_endpoint
 from deployments.services.telemetry.settings import set_telemetry
 from deployments.telemetry_forms import ReferenceSampleForm, TelemetryForm
+from deployments.views.rollout_words import time_text
 from deployments.views.telemetry_words import feature_row
 from models_registry.rules.contract_types import Drift
 from models_registry.rules.reference_samples import MOST_BYTES
@@ -160,7 +161,7 @@ def _limits(page: TelemetryPage) -> dict[str, str]:
     return {
         "drift": "" if drift is None else f"{drift:g}",
         "entropy": "" if above is None else f"{above:g}",
-        "time": span(found.entropy_for_seconds or 0),
+        "time": time_text(found.entropy_for_seconds or 0),
     }
 
 

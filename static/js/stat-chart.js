@@ -26,16 +26,19 @@ export const token = (name) => getComputedStyle(document.documentElement).getPro
 export const slot = (version) => ((version - 1) % 8) + 1;
 const colour = (series) => token(series.version ? `--v${slot(series.version)}` : "--neutral");
 
+/* A point between two gaps has no line to stand in: it gets a mark, all others none. */
+const lone = (y) => y.map((value, at) => (value !== null && (y[at - 1] ?? null) === null && (y[at + 1] ?? null) === null ? 5 : 0));
+
 function traces(data, kind) {
   return data.series.map((series) => ({
     x: series.x.map((time) => new Date(time)),
     y: series.y,
     name: series.name,
     type: kind === "bar" ? "bar" : "scatter",
-    mode: "lines",
+    mode: "lines+markers",
     stackgroup: kind === "area" ? "all" : undefined,
     line: { color: colour(series), width: 1.75, dash: series.dash ?? "solid" },
-    marker: { color: colour(series) },
+    marker: { color: colour(series), ...(kind === "bar" ? {} : { size: lone(series.y) }) },
     hovertemplate: "%{y:.4~g}",
   }));
 }

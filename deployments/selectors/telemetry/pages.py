@@ -29,6 +29,7 @@ from models_registry.selectors.reference_samples import reference_samples
 
 RECENT = timedelta(hours=24)
 MOST_LINES = 12
+DASHES = ("dot", "dash")
 MOST_SHOWN = 500
 
 
@@ -149,7 +150,14 @@ def telemetry_chart(
             hint="See the endpoint's telemetry for the series that there are.",
         )
     held = minutes([one.pk for one in found], start=grid.start, end=grid.end)
-    lines = [_line(one, grid, held.get(one.pk, {})) for one in found]
+    lines = []
+    for one in found:
+        line = _line(one, grid, held.get(one.pk, {}))
+        earlier = sum(before.get("version") == line.get("version") for before in lines)
+        # Labels of one version have its colour, and are told apart by their dashes.
+        if earlier:
+            line["dash"] = DASHES[(earlier - 1) % len(DASHES)]
+        lines.append(line)
     limit = _limit(endpoint, name)
     return charts.chart(lines, limit=limit, markers=split_markers(endpoint, grid.start, now))
 
