@@ -33,7 +33,6 @@ from deployments.selectors.statistics.coverage import coverage  # noqa: E402
 from deployments.selectors.statistics.rollups import traffic_between  # noqa: E402
 from deployments.selectors.statistics.series import chart  # noqa: E402
 from deployments.services.statistics import hours, partitions  # noqa: E402
-from models_registry.models import Environment  # noqa: E402
 from tests import factories  # noqa: E402
 
 REQUESTS = 23
@@ -75,7 +74,7 @@ def size(table: str) -> int:
 
 
 def fill(endpoints: int, days: int, end: datetime) -> list[Endpoint]:
-    environment = Environment.objects.get(name="production")
+    environment = factories.make_environment()
     made = []
     for number in range(endpoints):
         model = factories.make_model(f"model_{number:04}")
