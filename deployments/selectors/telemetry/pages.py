@@ -150,7 +150,7 @@ def telemetry_chart(
             hint="See the endpoint's telemetry for the series that there are.",
         )
     held = minutes([one.pk for one in found], start=grid.start, end=grid.end)
-    lines = []
+    lines: list[dict[str, Any]] = []
     for one in found:
         line = _line(one, grid, held.get(one.pk, {}))
         earlier = sum(before.get("version") == line.get("version") for before in lines)
