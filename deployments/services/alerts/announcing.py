@@ -75,11 +75,15 @@ def announce(alerts: Sequence[Alert], what: str, *, now: datetime) -> None:
         return
     bundles: dict[str, tuple[Receiver, list[Alert]]] = {}
     ordered = routes()
+    plans: dict[Occasion, Plan] = {}
+    noted: set[str] = set()
     for alert in told:
-        plan = planned(occasion_of_alert(alert), _model(alert), now, ordered)
+        occasion = occasion_of_alert(alert)
+        plan = plans.get(occasion) or planned(occasion, _model(alert), now, ordered)
+        plans[occasion] = plan
         _gather(bundles, alert, plan)
         if what == FIRING and not _called_by_incident(alert):
-            _tell_people(alert, plan, now)
+            _tell_people(alert, plan, now, noted)
     for key, (receiver, members) in bundles.items():
         _write(key, receiver, members, what, actor, now)
 
@@ -145,17 +149,22 @@ def notice_key(alert: Alert) -> str:
     return f"alerts:{alert.severity}:{alert.group_key}"[:200]
 
 
-def _tell_people(alert: Alert, plan: Plan, now: datetime) -> None:
-    """The inbox, and what watches that somebody acknowledges; mails are bundled with the rest."""
-    notices.notify(
-        people=plan.inbox.values(),
-        kind="alert.firing",
-        key=notice_key(alert),
-        subject=alert.subject,
-        subject_url=f"/alerts/{alert.pk}/",
-        severity=SEVERITIES[alert.severity],
-        data={"severity": alert.severity, "title": alert.title, "data": alert.data},
-    )
+def _tell_people(alert: Alert, plan: Plan, now: datetime, noted: set[str]) -> None:
+    """The inbox, and what watches that somebody acknowledges; mails are bundled with the rest.
+
+    `noted` are the notices of this announcement: a group has one for each severity.
+    """
+    if (key := notice_key(alert)) not in noted:
+        noted.add(key)
+        notices.notify(
+            people=plan.inbox.values(),
+            kind="alert.firing",
+            key=key,
+            subject=alert.subject,
+            subject_url=f"/alerts/{alert.pk}/",
+            severity=SEVERITIES[alert.severity],
+            data={"severity": alert.severity, "title": alert.title, "data": alert.data},
+        )
     if not plan.calls or alert.events.filter(kind__in=CALLED).exists():
         return
     mails = reached(plan)
