@@ -263,6 +263,7 @@ SPECTACULAR_SETTINGS = {
         "TellPeopleEnum": "deployments.models.TellPeople",
         "EscalationTargetEnum": "deployments.models.StepTarget",
         "AlertSeverityEnum": "deployments.models.AlertSeverity",
+        "AlertStateEnum": "deployments.models.AlertState",
         "IncidentStateEnum": "deployments.models.IncidentState",
         "IncidentSeverityEnum": "deployments.models.IncidentSeverity",
         "RolloutStateEnum": "deployments.models.RolloutState",
