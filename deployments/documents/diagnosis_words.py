@@ -84,7 +84,7 @@ WORDS: Final = {
         _AGAIN,
     ),
     "digests_match": (
-        _("%(files)s files, %(bytes)s: exactly the bytes that were signed."),
+        _("Exactly the bytes that were signed (files: %(files)s; %(bytes)s in all)."),
         "",
     ),
     "dims_differ": (
