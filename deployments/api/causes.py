@@ -19,12 +19,12 @@ from deployments.api.statistics import moment_of
 from deployments.documents import cause_words
 from deployments.documents.occurrence_words import said
 from deployments.rules.causes.board import Mover
-from deployments.rules.causes.signals import KINDS, Signal
+from deployments.rules.causes.quantities import KINDS, Signal
 from deployments.rules.statistics import charts
 from deployments.rules.statistics.charts import Grid
 from deployments.selectors.causes.board import LATE, Board, board
 from deployments.selectors.causes.occurrences import occurrences
-from deployments.selectors.causes.signals import signals_of
+from deployments.selectors.causes.quantities import signals_of
 from deployments.selectors.traffic.endpoints import find_endpoint
 
 

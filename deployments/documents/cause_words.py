@@ -14,7 +14,7 @@ from console.templatetags.console_formats import NBSP, significant, span
 from deployments.documents.occurrence_words import said
 from deployments.rules.causes.board import Contrast, Mover, Steady
 from deployments.rules.causes.findings import Finding
-from deployments.rules.causes.signals import Layer, Signal
+from deployments.rules.causes.quantities import Layer, Signal
 from deployments.selectors.causes.board import Board
 
 NAMES = {

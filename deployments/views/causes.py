@@ -16,7 +16,7 @@ from console.api.authentication import user_of
 from console.templatetags.console_formats import machine_time
 from deployments.documents import cause_words
 from deployments.documents.occurrence_words import said
-from deployments.rules.causes.signals import KINDS, Layer
+from deployments.rules.causes.quantities import KINDS, Layer
 from deployments.selectors.causes.board import WINDOWS, Board, board
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deployments.rules.causes.board import Case, Happened, find_case
 from deployments.rules.causes.findings import findings
 from deployments.rules.causes.moves import MINUTES, moves
-from deployments.rules.causes.signals import KINDS, Signal
+from deployments.rules.causes.quantities import KINDS, Signal
 
 START = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
 STEP = 5.0

@@ -53,6 +53,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "api:environment-freeze-lift": {"name": "production"},
     "api:environment-policy-preview": {"name": "production"},
     "api:endpoint-chart": {"name": "requests"},
+    "api:endpoint-causes-chart": {"kind": "errors"},
     "deployments:load-test-chart": {"name": "latency"},
     "deployments:node-detail": {"name": "local"},
     "deployments:node-change": {"name": "local"},

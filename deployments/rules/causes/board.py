@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from deployments.rules.causes.moves import MINUTES, SECONDS, Care, Move, level, moves
-from deployments.rules.causes.signals import DEPTH, ORDER, Bad, Kind, Signal
+from deployments.rules.causes.quantities import DEPTH, ORDER, Bad, Kind, Signal
 
 BEFORE = timedelta(minutes=5)
 """What moved longer ago than this before the symptom is taken for another story."""

@@ -10,9 +10,9 @@ from console.models import User
 from deployments.models import Endpoint
 from deployments.rules.causes.board import Case, Happened, find_case
 from deployments.rules.causes.findings import Finding, findings
-from deployments.rules.causes.signals import Signal
+from deployments.rules.causes.quantities import Signal
 from deployments.selectors.causes.occurrences import Occurrence, occurrences
-from deployments.selectors.causes.signals import signals_of
+from deployments.selectors.causes.quantities import signals_of
 from deployments.selectors.traffic.endpoints import find_endpoint
 
 WINDOWS = {

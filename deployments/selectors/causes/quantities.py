@@ -9,7 +9,7 @@ from statistics import fmean
 from deployments.adapters import machine_store
 from deployments.models import Endpoint, MeasuredSeries, Node, Placement, PlacementState
 from deployments.rules.causes.moves import Point
-from deployments.rules.causes.signals import KINDS, Signal
+from deployments.rules.causes.quantities import KINDS, Signal
 from deployments.rules.statistics import histograms
 from deployments.rules.statistics.charts import Grid
 from deployments.rules.statistics.rollups import GATEWAY_ITSELF, Counted
