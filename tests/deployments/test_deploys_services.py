@@ -170,7 +170,8 @@ def test_a_version_that_answers_otherwise_than_recorded_is_undone(
     version.save()
     again = deploy_release(release_id=release.pk, actor=live_fleet.sam)
     assert again == deployment
-    (job,) = run_jobs()
+    job, diagnosis = run_jobs()
+    assert diagnosis.kind == "diagnose"
     assert job.state == JobState.SUCCEEDED
     assert client.model_ready(name, 2)
 
@@ -183,7 +184,8 @@ def test_a_model_that_triton_refuses_is_undone_with_its_words(
     version.onnx = version.source = broken
     version.save()
     deploy_release(release_id=factories.make_release(version).pk, actor=live_fleet.sam)
-    (job,) = run_jobs()
+    job, diagnosis = run_jobs()
+    assert diagnosis.kind == "diagnose"
     assert (job.state, job.error_code) == (JobState.FAILED, "load_failed")
     root = Path(live_fleet.node.repository)
     assert not (root / name).exists()

@@ -61,11 +61,10 @@ def request_diagnosis(
 def offer_diagnosis(placement: Placement, job: Job) -> Diagnosis | None:
     """After a failed deploy: look into it at once, without loading it again.
 
-    What Triton said is fresh in its log now. None where the job's own words say all, or it was
-    cancelled. Belongs into the transaction that ends the job.
+    What Triton said is fresh in its log now. None where the job's own words say all, or where it
+    was cancelled or lost its worker. Belongs into the transaction that ends the job.
     """
-    failed = job.state == JobState.FAILED and job.error_code in EXPLAINS
-    if not failed and job.state != JobState.ERRORED:
+    if job.state != JobState.FAILED or job.error_code not in EXPLAINS:
         return None
     deployment = placement.deployment
     return _asked(
