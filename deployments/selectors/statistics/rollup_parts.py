@@ -26,10 +26,16 @@ _COLUMNS = (
 _LEVEL = """
     select rows.endpoint_id, rows.version, rows.{time} as at, {span} as span,
            {minutes} as minutes, {columns}
-    from deployments_{table} as rows
-    join unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[]) as part(id, s, e)
-      on rows.endpoint_id = part.id and rows.{time} >= part.s and rows.{time} < part.e
+    from unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[]) as part(id, s, e),
+    lateral (
+        select * from deployments_{table} as one
+        where one.endpoint_id = part.id and one.{time} >= part.s and one.{time} < part.e
+        offset 0
+    ) as rows
 """
+# `offset 0` keeps one look into the index for each part: the planner cannot know how short they
+# are, and would else read whole tables.
+
 COUNTED = "counted as ({})".format(
     " union all ".join(
         _LEVEL.format(table=table, time=time, span=span, minutes=minutes, columns=_COLUMNS)
