@@ -170,8 +170,10 @@ class Collector:
 
     async def _take(self, sample: GatewaySample, now: float) -> None:
         source = await self._source(f"gateway:{sample.gateway}")
-        source.read(datetime.fromtimestamp(now, UTC), sample.started_at)
-        grown = source.reader.read(sample.started_at, _readings(sample))
+        at = datetime.fromtimestamp(now, UTC)
+        epoch = source.epoch_of(at, sample.started_at, sample.uptime_s)
+        source.read(at, epoch)
+        grown = source.reader.read(epoch, _readings(sample))
         minute = _minute(now)
         for name, reading in grown.items():
             if any(reading.counts.values()) or (reading.latency and reading.latency.total):

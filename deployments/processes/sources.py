@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from deployments.models import GapReason
-from deployments.rules.statistics.readings import Reader
+from deployments.rules.statistics.readings import SAME_PROCESS_S, Reader
 from deployments.services.statistics.gaps import Gap
 from deployments.services.statistics.rollups import Booking
 
@@ -32,6 +32,18 @@ class Source:
     gaps: list[Gap] = field(default_factory=list)
     fresh: bool = True
     failing: bool = False
+
+    def epoch_of(self, at: datetime, started_at: float, uptime_s: float) -> float:
+        """When the process that was read began: as it is known, where it ran at the last reading.
+
+        A clock that is set, or a reading that lay about while this process was held up, moves
+        `started_at`; taken for a restart, everything that was ever counted would be booked again.
+        """
+        if self.reader.known and self.read_at is not None:
+            since = max((at - self.read_at).total_seconds(), 0.0)
+            if uptime_s > since + SAME_PROCESS_S:
+                return self.reader.epoch
+        return started_at
 
     def read(self, at: datetime, started_at: float) -> None:
         """Note a reading that is about to be taken over, of a process that runs since then."""

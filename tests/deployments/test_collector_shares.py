@@ -96,6 +96,24 @@ def test_a_gateway_that_began_anew_has_lost_what_it_counted_last() -> None:
     assert (gap.started_at, gap.ended_at) == (START, START + seconds(3))
 
 
+@pytest.mark.parametrize("step", [-3600.0, -30.0, 30.0, 3600.0])
+def test_a_clock_that_is_set_is_no_restart(step: float) -> None:
+    """What the gateway says of its age decides, not when it seems to have begun."""
+    source = known()
+    source.read(START + seconds(1), 1000.0)
+    source.gaps.clear()
+    at, age = START + seconds(2 + step), 86_400.0
+    epoch = source.epoch_of(at, 1000.0 + step, age)
+    source.read(at, epoch)
+    grown = source.reader.read(epoch, {"a": Reading({"n": 7}), "b": Reading({"n": 1})})
+    assert (grown["a"].counts, grown["b"].counts) == ({"n": 2}, {"n": 1})
+    assert not any(gap.lost for gap in source.gaps)
+
+    # One that is younger than the time since it was read last is another.
+    young = source.epoch_of(at + seconds(10), 1000.0 + step + 90_000, 5.0)
+    assert source.reader.is_restart(young)
+
+
 def test_time_in_which_nobody_collected_is_a_gap_of_nobodys_counts() -> None:
     source = known()
     source.read(START + seconds(60), 1000.0)
