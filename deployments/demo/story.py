@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from console.rules import dsse
 from deployments.cli.client import CliError
-from deployments.demo import promise, rollout
+from deployments.demo import promise, rollout, training_sample
 from deployments.demo.checkpoints import FAILING_FEATURES
 from deployments.demo.people import SEATS, Person
 from deployments.demo.traffic import Caller, Tally, call
@@ -56,6 +56,7 @@ class Story:
             self.step("Build two seeded checkpoints", lambda: self._build(Path(folder)))
             self.step("Register the model, fill its seats", self._register)
             self.step("Upload, export and validate v1", lambda: self._push_first(Path(folder)))
+            self.step("Record what v1 was trained on", lambda: self._trained(Path(folder)))
             self.step("Propose the contract", self._propose)
             self.step("Three people sign it", self._sign)
             self.step("Verify the bundle offline", self._verify)
@@ -110,6 +111,9 @@ class Story:
 
     def _push_first(self, folder: Path) -> str:
         return self._push(1, folder / "fraud_detector_v1.pt", {})
+
+    def _trained(self, folder: Path) -> str:
+        return training_sample.record(self.dana.client, model=MODEL, number=1, folder=folder)
 
     def _push_second(self, folder: Path) -> str:
         code = self._upload_once(2, folder / "fraud_detector_v2.py")
