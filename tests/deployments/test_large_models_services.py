@@ -235,7 +235,7 @@ def test_gigabytes_are_read_by_the_nodes_worker_and_not_while_somebody_waits(
         data = path.read_bytes()
         path.write_bytes(bytes(len(data)))
         deployment = deploy(live_fleet, version)
-        (job,) = run_jobs()
+        job, _diagnosis = run_jobs()
         path.write_bytes(data)
     assert (job.state, job.error_code) == (JobState.FAILED, "digest_mismatch")
     assert deployment.placements.get().state == PlacementState.FAILED
