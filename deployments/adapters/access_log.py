@@ -19,6 +19,8 @@ LONGEST_REQUEST = timedelta(minutes=2)
 """A line bears when its request began, and lies where it ended: so far the two may be apart."""
 
 _PROBE = 64 * 1024
+_LONGEST_LINE = 256 * 1024
+"""A disk that was full can leave a hole of gigabytes without a line break."""
 _CLOSE = 256 * 1024
 
 
@@ -64,17 +66,16 @@ def _of_file(
 ) -> Iterator[dict[str, Any]]:
     source.seek(_beginning(source, start))
     until = end + LONGEST_REQUEST
-    for raw in source:
+    while raw := source.readline(_LONGEST_LINE):
         if reading.bytes >= MOST_BYTES or reading.lines >= MOST_LINES:
             reading.truncated = True
             return
         reading.bytes += len(raw)
         if raw[:1] != b"{" or (wanted and wanted not in raw):
             continue
-        try:
-            line = json.loads(raw)
-            at = datetime.fromisoformat(str(line.get("time", "")))
-        except ValueError:
+        line = _parsed(raw)
+        at = _moment(line)
+        if at is None:
             continue
         if at > until:
             return
@@ -103,9 +104,24 @@ def _moment_after(source: BinaryIO, offset: int) -> datetime | None:
     read = 0
     while read < _PROBE and (raw := source.readline(_PROBE)):
         read += len(raw)
-        if raw[:1] == b"{":
-            try:
-                return datetime.fromisoformat(str(json.loads(raw).get("time", "")))
-            except ValueError:
-                continue
+        if raw[:1] == b"{" and (at := _moment(_parsed(raw))) is not None:
+            return at
     return None
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    """A line as what was logged; empty for what is no such line."""
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return line if isinstance(line, dict) else {}
+
+
+def _moment(line: dict[str, Any]) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(str(line.get("time", "")))
+    except ValueError:
+        return None
+    # A time without a zone cannot be told from others: the line is of somebody else's making.
+    return at if at.tzinfo is not None else None

@@ -24,6 +24,9 @@ JSON: Final = "application/json"
 MOST_BYTES: Final = 4 * 1024**2
 MOST_INFLATED: Final = 16 * 1024**2
 MOST_POINTS: Final = 10_000
+_MOST_PARTS: Final = 100_000
+"""Resources, scopes, metrics and data points with or without a value: each takes time to read,
+and millions of empty ones are a few kilobytes of gzip."""
 _MOST_ATTRIBUTES: Final = 64
 _LONGEST_TEXT: Final = 200
 _CUMULATIVE: Final = 2
@@ -157,30 +160,51 @@ def _without_exemplars(value: Any) -> Any:
     return [_without_exemplars(one) for one in value] if isinstance(value, list) else value
 
 
+class _Room:
+    """How many parts of a request may still be read."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_PARTS
+
+    def of(self, parts: Any) -> Any:
+        """The parts, unless they are too many. Raises TooLarge."""
+        self._left -= len(parts)
+        if self._left < 0:
+            raise TooLarge(
+                f"The request has more than {_MOST_PARTS} resources, scopes, metrics and points.",
+                code="otlp_too_large",
+                hint="Send fewer at once.",
+            )
+        return parts
+
+
 def _points(request: Any) -> Iterator[SentPoint]:
-    for resource_metrics in request.resource_metrics:
+    room = _Room()
+    for resource_metrics in room.of(request.resource_metrics):
         resource = _attributes(resource_metrics.resource.attributes)
         text = json.dumps(resource, sort_keys=True)
-        for scope_metrics in resource_metrics.scope_metrics:
+        for scope_metrics in room.of(resource_metrics.scope_metrics):
             source = hashlib.sha256(f"{text}\n{scope_metrics.scope.name}".encode()).hexdigest()
-            for metric in scope_metrics.metrics:
-                yield from _of_metric(metric, resource, source)
+            for metric in room.of(scope_metrics.metrics):
+                yield from _of_metric(metric, resource, source, room)
 
 
-def _of_metric(metric: Any, resource: dict[str, str], source: str) -> Iterator[SentPoint]:
+def _of_metric(
+    metric: Any, resource: dict[str, str], source: str, room: _Room
+) -> Iterator[SentPoint]:
     kind = next((name for name in _KINDS if metric.HasField(name)), None)
     if kind is None:
         return
     data = getattr(metric, kind)
     temporality = getattr(data, "aggregation_temporality", _CUMULATIVE)
-    for one in data.data_points:
+    for one in room.of(data.data_points):
         if one.flags & _NO_VALUE:
             continue
         own = _attributes(one.attributes)
         shape, value, count = _value(kind, one)
         yield SentPoint(
             name=metric.name,
-            unit=metric.unit[:20],
+            unit=metric.unit.replace("\0", "")[:20],
             shape=shape,
             attributes={**resource, **own},
             own=own,
@@ -214,12 +238,13 @@ def _optional(one: Any, name: str) -> float | None:
 
 def _attributes(given: Any) -> dict[str, str]:
     found: dict[str, str] = {}
-    for one in list(given)[:_MOST_ATTRIBUTES]:
+    for one in given[:_MOST_ATTRIBUTES]:
         fields = one.value.ListFields()
         if fields:
             value = fields[0][1]
             word = str(value).lower() if isinstance(value, bool) else str(value)
-            found[one.key[:_LONGEST_TEXT]] = word.replace("\0", "")[:_LONGEST_TEXT]
+            key = one.key.replace("\0", "")[:_LONGEST_TEXT]
+            found[key] = word.replace("\0", "")[:_LONGEST_TEXT]
     return found
 
 

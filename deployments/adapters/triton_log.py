@@ -10,6 +10,9 @@ MOST_BYTES = 4 * 1024 * 1024
 
 def tail(path: Path, *, most: int = MOST_BYTES) -> str | None:
     """The last whole lines of the log; None when it is not there or may not be read."""
+    if not path.is_file():
+        # To open a pipe would wait for somebody who writes into it.
+        return None
     try:
         with path.open("rb") as source:
             source.seek(0, 2)

@@ -60,7 +60,8 @@ def _letter(delivery: AlertDelivery) -> Letter:
         "subject": first["subject"],
         "title": title_words(first),
     }
-    headline = shortened(headline, LONGEST_TITLE)
+    # One line: mail takes no other subject, and people may have written several.
+    headline = shortened(" ".join(headline.split()), LONGEST_TITLE)
     if count > 1:
         headline += _(" (and %(n)s more)") % {"n": count - 1}
     return Letter(

@@ -136,6 +136,15 @@ def test_an_urgent_alert_reaches_the_seat_by_mail_and_operators_in_the_inbox(
     assert event.data["people"] == ["sam"]
 
 
+def test_a_title_of_several_lines_is_still_one_subject(
+    endpoint: Endpoint, mail: Postbox, run_jobs: Run
+) -> None:
+    told([make_alert(endpoint, title="Too slow\r\nBcc: all@example.com\n\nsince noon")])
+    assert [job.state for job in run_jobs()] == [JobState.SUCCEEDED]
+    where = "P1 production/fraud_detector: Too slow Bcc: all@example.com since noon"
+    assert subjects(mail) == [("sam@example.com", where)]
+
+
 def test_a_mail_is_in_the_language_of_its_reader(
     endpoint: Endpoint, mail: Postbox, run_jobs: Run
 ) -> None:

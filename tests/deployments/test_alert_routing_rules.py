@@ -129,6 +129,8 @@ LAYER = LayerTerms(("ann",), DAY)
         (ScheduleTerms(), "/layers"),
         (ScheduleTerms(layers=(LayerTerms((), DAY),)), "/layers/0/people"),
         (ScheduleTerms(layers=(LayerTerms(("ann",), DAY, days_each=0),)), "/layers/0/days_each"),
+        (ScheduleTerms(layers=(LayerTerms(("ann",), date.max),)), "/layers/0/starts_on"),
+        (ScheduleTerms(layers=(LayerTerms(("ann",), date.min),)), "/layers/0/starts_on"),
         (ScheduleTerms(layers=(LayerTerms(("ann",), DAY, weekdays=(7,)),)), "/layers/0/weekdays"),
     ],
 )

@@ -109,6 +109,14 @@ def test_the_defaults_are_those_of_the_field() -> None:
             "/conditions/0/threshold",
         ),
         (
+            {"conditions": [{"signal": "x_ms", "op": ">", "threshold": 10**400}]},
+            "/conditions/0/threshold",
+        ),
+        (
+            {"conditions": [{"signal": "x_ms", "op": ">", "threshold": 1, "label": "a\0"}]},
+            "/conditions/0/label",
+        ),
+        (
             {"conditions": [{"signal": "x_ms", "op": ">", "threshold": 1, "when": 2}]},
             "/conditions/0/when",
         ),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from deployments.adapters import trial_models
+from deployments.adapters import trial_models, triton_log
 from deployments.rules.diagnosis import (
     compatibility,
     config_check,
@@ -143,6 +145,14 @@ def test_what_was_wrong_before_it_loaded_is_told_no_more() -> None:
         LOG + "I1201 12:25:00.000001 7 model_lifecycle.cc:839] \"successfully loaded 'fraud'\"\n"
     )
     assert server_log.about(server_log.read(loaded, now=NOW), "fraud", 2).lines == ()
+
+
+def test_a_log_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe, log = tmp_path / "pipe", tmp_path / "triton.log"
+    os.mkfifo(pipe)
+    log.write_text("first\nsecond\n")
+    assert triton_log.tail(pipe) is None
+    assert triton_log.tail(log, most=8) == "second\n"
 
 
 def test_a_date_without_a_year_is_never_in_the_future() -> None:

@@ -146,6 +146,28 @@ def test_the_bounds_of_reading_are_kept_and_said(
     assert reading.truncated
 
 
+def test_a_hole_of_gigabytes_in_the_log_and_lines_of_others_hold_up_nothing(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path / "envoy.log", [line(START, n) for n in range(3)])
+    with path.open("r+b") as log:
+        log.truncate(5 * 1024**3)
+        log.seek(0, 2)
+        odd = ['{"time": "2026-11-30T10:00:00"}', '{"time": ' + "[" * 100_000, '{"time": 1}']
+        log.write(("\n" + "\n".join([*odd, json.dumps(line(START, 9))]) + "\n").encode())
+    reading = access_log.Reading()
+    began = time.monotonic()
+    found = list(access_log.between(path, START, START + timedelta(seconds=1), reading))
+    assert [one["x_request_id"] for one in found][:3] == [f"request-{n}" for n in range(3)]
+    assert reading.truncated
+    assert reading.bytes < access_log.MOST_BYTES + 1024**2
+    assert time.monotonic() - began < 2
+    short = tmp_path / "other.log"
+    short.write_text("\n".join([*odd, json.dumps(line(START, 9))]) + "\n")
+    (last,) = access_log.between(short, START, START, access_log.Reading())
+    assert last["x_request_id"] == "request-9"
+
+
 @pytest.fixture
 def logged(fleet_rows: Fleet, tmp_path: Path) -> Callable[..., Path]:
     """An endpoint whose gateway's log can be written; rows of Triton's work stand beside it."""

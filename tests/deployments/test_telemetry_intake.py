@@ -87,6 +87,17 @@ def test_a_small_body_that_unpacks_to_much_is_refused() -> None:
     many = request(*[gauge(f"m{number}", 1, at=NOW) for number in range(otlp.MOST_POINTS + 1)])
     with pytest.raises(TooLarge):
         read(many)
+    nothing = gzip.compress(b"\x0a\x00" * 500_000)
+    with pytest.raises(TooLarge):
+        otlp.read(nothing, content_type=otlp.PROTOBUF, encoding="gzip")
+
+
+def test_texts_with_a_null_character_are_kept_without_it(endpoint: Endpoint) -> None:
+    metric = gauge("basket_value", 1, at=NOW, **{"shop\0": "a\0b"})
+    metric["unit"] = "EU\0R"
+    assert take_points(points=read(request(metric)), actor=actor(), now=NOW).accepted == 1
+    series = MeasuredSeries.objects.get()
+    assert (series.label, series.unit) == ("shop=ab", "EUR")
 
 
 def test_gauges_become_minutes_of_a_series(endpoint: Endpoint) -> None:

@@ -152,7 +152,9 @@ def _of_condition(name: str, value: Any) -> Any:
         case "aggregate":
             _one_of(value, AGGREGATES)
         case "label":
-            if value is not None and (not isinstance(value, str) or len(value) > LONGEST_LABEL):
+            if value is not None and (
+                not isinstance(value, str) or len(value) > LONGEST_LABEL or "\0" in value
+            ):
                 raise ValueError("A text of at most 120 characters, or null for every label.")
         case "own_limit":
             if not isinstance(value, bool):
@@ -171,7 +173,8 @@ def _one_of(value: object, known: tuple[str, ...]) -> None:
 def _finite(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("A number.")
-    if not math.isfinite(value) or abs(value) > GREATEST:
+    # Compared first: a whole number may be too long to be turned into a float at all.
+    if abs(value) > GREATEST or not math.isfinite(value):
         raise ValueError("A finite number.")
     return float(value)
 

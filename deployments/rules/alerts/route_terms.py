@@ -12,6 +12,8 @@ from console.errors import FieldError, Invalid
 SEVERITIES = ("P1", "P2", "P3")
 MOST_LAYERS, MOST_TURNS, MOST_STEPS, MOST_REPEATS = 8, 40, 12, 9
 LONGEST_TURN_DAYS, LONGEST_WAIT_MINUTES = 92, 24 * 60
+EARLIEST, LATEST = date(1970, 1, 1), date(2199, 12, 31)
+"""Days that are still days in every time zone."""
 TARGETS = ("on_call", "operators", "admins", "schedule", "person", "channel")
 
 
@@ -111,6 +113,8 @@ def check_schedule(terms: ScheduleTerms) -> None:
 def _check_layer(layer: LayerTerms, at: str) -> None:
     if not 0 < len(layer.people) <= MOST_TURNS:
         raise _wrong(f"{at}/people", f"One to {MOST_TURNS} people.")
+    if not EARLIEST <= layer.starts_on <= LATEST:
+        raise _wrong(f"{at}/starts_on", f"A day from {EARLIEST.year} to {LATEST.year}.")
     if not 1 <= layer.days_each <= LONGEST_TURN_DAYS:
         raise _wrong(f"{at}/days_each", f"1 to {LONGEST_TURN_DAYS} days.")
     if (layer.from_time is None) != (layer.until_time is None):

@@ -105,7 +105,7 @@ def take_over(
     require(actor, "on_call.manage")
     now = timezone.now()
     begins = max(starts_at or now, now)
-    if not begins < ends_at <= begins + LONGEST_OVERRIDE:
+    if not timedelta(0) < ends_at - begins <= LONGEST_OVERRIDE:
         detail = f"It ends after it begins, and within {LONGEST_OVERRIDE.days} days."
         raise Invalid(detail, code="invalid_on_call", errors=(FieldError("/ends_at", detail),))
     who = people_of([person or actor.user.username], "/person")[0]
