@@ -24,9 +24,10 @@ from deployments.models import (
     RolledSpan,
 )
 from deployments.rules.statistics.retention import FIELDS, KINDS, check
+from deployments.selectors.objectives.sla import sla
 from deployments.selectors.statistics.retention import days_of, policy, retention
 from deployments.selectors.statistics.rollups import traffic_between
-from deployments.services.statistics.hours import roll_due
+from deployments.services.statistics.hours import rebuild, roll_due
 from deployments.services.statistics.partitions import drop_before, make_ahead, partitions
 from deployments.services.statistics.retention import apply_retention, set_retention
 from tests import factories
@@ -149,6 +150,34 @@ def test_rebuilding_says_what_was_wrong(endpoint: Endpoint) -> None:
         call_command("rebuild_rollups", *span, stdout=out, stderr=io.StringIO())
     assert "had 7 requests, its minutes have 60" in out.getvalue()
     assert HourRollup.objects.get(hour=start).requests == 60
+
+
+@pytest.mark.parametrize("field", ["provider_faults", "inference_count", "minutes"])
+def test_rebuilding_looks_at_each_count_of_hours_and_days(endpoint: Endpoint, field: str) -> None:
+    start = day_of_counts(endpoint, 3)
+    span = ["--from", start.isoformat(), "--to", (start + timedelta(days=1)).isoformat()]
+    out = io.StringIO()
+    call_command("rebuild_rollups", *span, stdout=out, stderr=io.StringIO())
+    HourRollup.objects.filter(hour=start).update(**{field: 3})
+    DayRollup.objects.filter(day=start).update(**{field: 5})
+    with pytest.raises(CommandError, match="2 counts in 24 hours were wrong"):
+        call_command("rebuild_rollups", *span, stdout=out, stderr=io.StringIO())
+    assert f"had 3 {field}, its minutes have" in out.getvalue()
+    assert f"day {start:%Y-%m-%d} 00:00Z" in out.getvalue()
+    call_command("rebuild_rollups", *span, stdout=out, stderr=io.StringIO())
+
+
+def test_a_month_whose_hours_went_is_told_by_its_days(endpoint: Endpoint) -> None:
+    factories.make_contract(endpoint.model)
+    old = day_of_counts(endpoint, 120)
+    rebuild(old, old + timedelta(days=1))
+    month = f"{old:%Y-%m}"
+    before = sla(endpoint, month, NOW)
+    assert before.requests == 1440
+    RetentionPolicy.objects.update_or_create(pk=1, defaults={"hours_days": 100})
+    assert apply_retention(now=NOW)["hours_days"]["rows"] == 24
+    after = sla(endpoint, month, NOW)
+    assert (after.requests, after.days, after.months) == (1440, before.days, before.months)
 
 
 def test_the_page_says_what_is_kept_and_takes_a_change(admin: Actor, client: Client) -> None:

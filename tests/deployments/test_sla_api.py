@@ -11,14 +11,21 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from deployments.adapters import live_store
-from deployments.models import Endpoint, MinuteRollup
+from deployments.models import AgreementState, Endpoint, Exclusion, MinuteRollup
 from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.live_window import LiveWindow, Second, to_point
 from deployments.rules.statistics.rollups import Traffic, Work
+from deployments.selectors.objectives.burns import burns
 from deployments.selectors.objectives.sla import sla
-from deployments.selectors.objectives.sla_portfolio import sla_list
+from deployments.selectors.objectives.sla_portfolio import (
+    PortfolioFilter,
+    month_portfolio,
+    sla_list,
+)
+from deployments.selectors.objectives.sla_types import attained_text
 from deployments.selectors.statistics.rollups import traffic_between
 from deployments.selectors.traffic.endpoints import endpoint_list
+from models_registry.models import ServiceContract
 from tests import factories
 from tests.deployments.conftest import Fleet
 
@@ -111,6 +118,67 @@ def test_the_month_as_csv(endpoint: Endpoint, vic: APIClient) -> None:
     assert rows[-1]["attained_percent"] == "99.9000"
     assert rows[0]["attained_percent"] == ""
     assert vic.get(f"{ENDPOINT}sla.csv?month=soon").status_code == 422
+
+
+def test_each_line_of_the_csv_is_of_its_own_objective_and_makes_nothing_good(
+    endpoint: Endpoint, vic: APIClient
+) -> None:
+    """A day of fast failures is no broken promise of latency."""
+    minute(endpoint, NOW - timedelta(days=1), 1000, faults=500)
+    minute(endpoint, NOW - timedelta(days=2), 1_000_000, faults=1_001, version=2)
+    with time_machine.travel(NOW, tick=False):
+        answer = vic.get(f"{ENDPOINT}sla.csv?month=2026-02")
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
+    states = {(one["period"], one["objective"]): one["state"] for one in rows}
+    assert states["2026-02-13", "availability"] == "broken"
+    assert states["2026-02-13", "latency"] == "kept"
+    assert states["2026-02-03", "latency"] == "no_data"
+    (missed,) = [r for r in rows if (r["period"], r["objective"]) == ("2026-02-12", "availability")]
+    assert (missed["attained_percent"], missed["state"]) == ("99.8999", "broken")
+    assert attained_text(99.89999, 99.9) == "99.899990"
+
+
+def test_the_burn_of_the_last_hour_leaves_out_what_the_seats_left_out(endpoint: Endpoint) -> None:
+    """As the page of objectives and the alerts do."""
+    minute(endpoint, NOW - timedelta(minutes=30), 1000, faults=500)
+    minute(endpoint, NOW - timedelta(minutes=10), 1000, faults=1)
+    at = (NOW - timedelta(minutes=30)).replace(second=0)
+    vic = factories.people().vic
+    Exclusion.objects.create(
+        endpoint=endpoint,
+        starts_at=at,
+        ends_at=at + timedelta(minutes=1),
+        reason="the network was down",
+        state=AgreementState.AGREED,
+        proposed_by=vic,
+        proposed_at=NOW,
+    )
+    (row,) = sla_list(NOW, user=vic)
+    page = sla(endpoint, "", NOW)
+    alert = next(b for b in burns(NOW) if (b.objective, b.severity) == ("availability", "P1"))
+    assert alert.long_rate == pytest.approx(1)
+    found = [row.objectives[1], page.objectives[1], page.now[1]]
+    assert [one.burn_rate for one in found] == [alert.long_rate] * 3
+
+
+def test_a_past_month_is_judged_by_the_contract_that_held_then_wherever_it_is_read(
+    endpoint: Endpoint,
+) -> None:
+    ServiceContract.objects.update(in_force_at=datetime(2026, 1, 5, tzinfo=UTC))
+    minute(endpoint, datetime(2026, 1, 20, tzinfo=UTC), 1000, faults=5)
+    stricter = factories.make_contract(
+        endpoint.model, objectives=[{"name": "availability", "target": 99.0, "window": "28d"}]
+    )
+    ServiceContract.objects.filter(pk=stricter.pk).update(
+        in_force_at=datetime(2026, 2, 10, tzinfo=UTC)
+    )
+    for month, target, state in (("2026-01", 99.9, "broken"), ("2026-02", 99.0, "no_data")):
+        page = sla(endpoint, month, NOW)
+        user = factories.people().vic
+        (row,) = month_portfolio(month, NOW, PortfolioFilter(), user=user).rows
+        assert row.objectives[-1].target == page.objectives[-1].target == target
+        assert (row.state, page.state) == (state, state)
+        assert [o.valid for o in row.objectives] == [o.valid for o in page.objectives]
 
 
 def test_the_list_judges_each_objective_over_its_own_window(endpoint: Endpoint) -> None:

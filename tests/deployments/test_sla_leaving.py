@@ -354,7 +354,7 @@ def test_thousands_of_promises_are_sorted_by_how_they_stood_and_counted_page_by_
     assert SlaStanding.objects.get(endpoint=endpoint).months["2026-11"]["state"] == "kept"
     with django_assert_num_queries(1):
         page = list(everything.all())
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         rows = rows_of(page, NOW)
     assert rows[0].state == "broken"
     assert len(rows[0].trend) == 6

@@ -36,7 +36,7 @@ class Command(BaseCommand):
         for one in found[:SHOWN]:
             self.stdout.write(
                 f"{one.kind} {one.start:%Y-%m-%d %H:%M}Z endpoint {one.endpoint_id} "
-                f"v{one.version}: had {one.had} requests, its minutes have {one.has}"
+                f"v{one.version}: had {one.had} {one.field}, its minutes have {one.has}"
             )
         if len(found) > SHOWN:
             self.stdout.write(f"… and {len(found) - SHOWN} more")

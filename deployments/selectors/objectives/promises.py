@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from deployments.models import Endpoint
 from deployments.rules.objectives.slo import Attainment, Objective, attain, window_start
@@ -12,6 +12,8 @@ from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.objectives.exclusions import excluded_spans
 from deployments.selectors.statistics.rollups import traffic_between
 from models_registry.rules.contract_document import ContractDocument, window_days
+
+BURN_SPAN = timedelta(hours=1)
 
 
 def objectives_of(contract: ContractDocument) -> list[Objective]:
@@ -39,6 +41,13 @@ def counted_between(
     """
     excluded = excluded_spans(endpoint_ids, start, end)
     return traffic_between(endpoint_ids, start, end, excluded=excluded)
+
+
+def last_hour(endpoint_ids: Collection[int], now: datetime) -> dict[int, Traffic]:
+    """What each endpoint counted in the last hour, as alerts on burn rates look at it: without
+    what its seats left out, whole minutes, with the one that `now` lies in."""
+    minute = floor_minute(now)
+    return counted_between(endpoint_ids, minute - BURN_SPAN, minute + MINUTE)
 
 
 def attainments(

@@ -11,13 +11,13 @@ from deployments.models import Endpoint, Exclusion, Incident, MaintenanceWindow
 from deployments.models.objectives import AgreedSpan, AgreementState
 from deployments.rules.objectives import slo
 from deployments.rules.objectives.sla_months import budget_line, is_over, month_of, months_until
-from deployments.rules.objectives.slo import Objective
+from deployments.rules.objectives.slo import Objective, Promise
 from deployments.rules.objectives.spans import Span
 from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.causes.occurrences import Occurrence, occurrences
 from deployments.selectors.incidents.pages import incidents_between
 from deployments.selectors.objectives.exclusions import excluded_spans
-from deployments.selectors.objectives.promises import attainments, objectives_of
+from deployments.selectors.objectives.promises import attainments, last_hour, objectives_of
 from deployments.selectors.objectives.sla_counts import Steps, traffic_by
 from deployments.selectors.objectives.sla_types import (
     DayReport,
@@ -25,6 +25,7 @@ from deployments.selectors.objectives.sla_types import (
     MonthReport,
     ObjectiveReport,
     SlaPage,
+    attained_text,
     day_report,
     month_report,
     objective_report,
@@ -35,7 +36,6 @@ from deployments.selectors.traffic.routing import contracts_that_hold
 from models_registry.models import ServiceContract
 from models_registry.rules import contract_document
 
-BURN_SPAN = timedelta(hours=1)
 TREND_MONTHS = 12
 MOST_CHANGES = 60
 MOST_LEFT_OUT = 50
@@ -57,7 +57,7 @@ def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
     counted = hours.get(endpoint.pk, {})
     days = _days(counted)
     total = sum(counted.values(), Traffic())
-    burn = traffic_between([endpoint.pk], now - BURN_SPAN, now).get(endpoint.pk)
+    burn = last_hour([endpoint.pk], now).get(endpoint.pk)
     until = min(end, max(now, start))
     covered = coverage(endpoint, start, until, now=now)
     reports = [objective_report(one, slo.attain(one, total), burn) for one in objectives]
@@ -120,8 +120,9 @@ def sla_csv(page: SlaPage) -> str:
     for day in page.days:
         for report in page.objectives:
             attained = day.attained.get(report.name)
+            state = day.states.get(report.name, Promise.NO_DATA)
             writer.writerow(
-                _line(page, day.date.isoformat(), report, attained, day.state, day.requests)
+                _line(page, day.date.isoformat(), report, attained, state, day.requests)
             )
     for report in page.objectives:
         writer.writerow(
@@ -138,9 +139,8 @@ def _line(
     state: str,
     requests: int,
 ) -> list[object]:
-    shown = "" if attained is None else f"{attained:.4f}"
     named = [page.environment, page.model, period, report.name, report.target]
-    return [*named, shown, state, requests]
+    return [*named, attained_text(attained, report.target), state, requests]
 
 
 def _contract_of(endpoint: Endpoint, end: datetime) -> ServiceContract | None:

@@ -6,10 +6,11 @@ import csv
 import io
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from django.db.models import Count, F, IntegerField, QuerySet, Value
 from django.db.models.functions import Coalesce, Concat
+from django.db.models.lookups import Exact
 from django.urls import reverse
 
 from console.errors import FieldError, Invalid
@@ -20,19 +21,18 @@ from deployments.rules.objectives.sla_months import RANKS, worst_share
 from deployments.rules.objectives.slo import Promise
 from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.objectives.exclusions import excluded_spans
-from deployments.selectors.objectives.promises import attainments, objectives_of
+from deployments.selectors.objectives.promises import attainments, last_hour, objectives_of
 from deployments.selectors.objectives.sla_counts import traffic_by
 from deployments.selectors.objectives.sla_types import (
     MonthReport,
     ObjectiveReport,
     SlaRow,
+    attained_text,
     objective_report,
 )
-from deployments.selectors.statistics.rollups import traffic_between
-from deployments.selectors.traffic.routing import contracts_that_hold
+from deployments.selectors.traffic.routing import contracts_that_held, contracts_that_hold
 from models_registry.models import ServiceContract
 
-BURN_SPAN = timedelta(hours=1)
 TREND_MONTHS = 6
 MOST_ROWS = 2_000
 """In one document: what is left out is counted."""
@@ -86,15 +86,15 @@ def promised(wanted: PortfolioFilter, *, user: User) -> QuerySet[Endpoint]:
         sla_name=Concat("environment__name", Value("/"), "model__name"),
     )
     if wanted.state:
-        rows = rows.filter(sla_rank=RANKS[_state(wanted.state)])
+        rows = rows.filter(Exact(F("sla_rank"), RANKS[_state(wanted.state)]))
     return rows.order_by("sla_rank", "sla_name", "pk")
 
 
 def state_counts(wanted: PortfolioFilter, *, user: User) -> dict[str, int]:
     """How many promises were in each state when they were last sorted, of those that match."""
     anyhow = PortfolioFilter(wanted.environment, wanted.team, "", wanted.q)
-    ranks = promised(anyhow, user=user).order_by().values_list("sla_rank").annotate(Count("pk"))
-    numbers = dict(ranks.values_list("sla_rank", "pk__count"))
+    ranks = promised(anyhow, user=user).order_by().values_list(F("sla_rank"))
+    numbers = dict(ranks.annotate(Count("pk")))
     return {state.value: numbers.get(rank, 0) for state, rank in RANKS.items()}
 
 
@@ -111,10 +111,10 @@ def sla_list(now: datetime, *, user: User) -> list[SlaRow]:
 
 
 def rows_of(endpoints: Sequence[Endpoint], now: datetime) -> list[SlaRow]:
-    """These endpoints' promises counted anew, the worst first; five queries, however many."""
+    """These endpoints' promises counted anew, the worst first; six queries, however many."""
     contracts = contracts_that_hold({endpoint.model_id for endpoint in endpoints})
     standing = attainments(contracts, endpoints, now)
-    burns = traffic_between({one.pk for one in endpoints}, now - BURN_SPAN, now)
+    burns = last_hour({one.pk for one in endpoints}, now)
     rows = []
     for endpoint in endpoints:
         pairs = standing.get(endpoint.pk, [])
@@ -167,7 +167,7 @@ def portfolio_csv(portfolio: MonthPortfolio) -> str:
     month = f"{portfolio.first:%Y-%m}"
     for row in portfolio.rows:
         for one in row.objectives:
-            attained = "" if one.attained is None else f"{one.attained:.4f}"
+            attained = attained_text(one.attained, one.target)
             named = (row.environment, row.model, row.team, month, one.name, one.target)
             counted = (f"{one.good:.0f}", one.valid, f"{one.budget_left:.0f}")
             writer.writerow((*named, attained, one.state, *counted))
@@ -182,7 +182,7 @@ def _promised(user: User) -> QuerySet[Endpoint]:
 
 def _month_rows(endpoints: Sequence[Endpoint], start: datetime, end: datetime) -> list[SlaRow]:
     keys = [one.pk for one in endpoints]
-    contracts = contracts_that_hold({one.model_id for one in endpoints})
+    contracts = contracts_that_held({one.model_id for one in endpoints}, end)
     excluded = excluded_spans(keys, start, end)
     counted = traffic_by(keys, start, end, "month", excluded=excluded)
     rows = []

@@ -41,12 +41,16 @@ class ObjectiveReport:
 
 @dataclass(frozen=True, slots=True)
 class DayReport:
-    """One day of the calendar; `attained` in percent by objective, missing without requests."""
+    """One day of the calendar; `state` is the worst of `states`, which are by objective.
+
+    `attained` in percent by objective, missing without requests.
+    """
 
     date: date
     state: Promise
     requests: int
     attained: dict[str, float]
+    states: dict[str, Promise] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,7 @@ def day_report(day: date, traffic: Traffic | None, objectives: Sequence[Objectiv
         state=slo.worst([one.promise for one in each.values()]),
         requests=traffic.requests,
         attained={name: one.attained for name, one in each.items() if one.attained is not None},
+        states={name: one.promise for name, one in each.items()},
     )
 
 
@@ -189,6 +194,21 @@ def month_report(
         budget_left_share=min(shares) if shares else None,
         attained={name: one.attained for name, one in each.items() if one.attained is not None},
     )
+
+
+def attained_text(attained: float | None, target: float) -> str:
+    """Percent for a CSV: four decimals, and more where rounding would make good what was missed.
+
+    >>> attained_text(99.94, 99.9), attained_text(99.89996, 99.9)
+    ('99.9400', '99.899960')
+    """
+    if attained is None:
+        return ""
+    for digits in (4, 6, 8):
+        text = f"{attained:.{digits}f}"
+        if (float(text) < target) == (attained < target):
+            return text
+    return repr(attained)
 
 
 def _sentence(objective: Objective) -> str:

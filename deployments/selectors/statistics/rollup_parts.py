@@ -74,7 +74,8 @@ def reading(
 ) -> Reading:
     """Where to read what was counted from `start` up to `end`, without what is `excluded`.
 
-    `coarsest` is the longest row that may be read: who wants counts by hour reads no days. One
+    `coarsest` is the longest row that may be read: who wants counts by hour reads no days, but
+    those whose hours are no longer kept. One
     query where the stretch may hold a whole hour, else none.
     """
     whole = Span(start, end)
@@ -110,5 +111,7 @@ def _rolled(whole: Span, coarsest: Coarsest) -> tuple[set[datetime], set[datetim
         start__lt=whole.end,
     ).values_list("kind", "start")
     rows = list(found)
-    days = {at for kind, at in rows if kind == RolledKind.DAY} if coarsest == "day" else set()
-    return days, {at for kind, at in rows if kind == RolledKind.HOUR}
+    hours = {at for kind, at in rows if kind == RolledKind.HOUR}
+    days = {at for kind, at in rows if kind == RolledKind.DAY}
+    # Where its hours went by the policy of retention, the day is the finest that is left.
+    return days if coarsest == "day" else days - hours, hours

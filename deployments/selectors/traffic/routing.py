@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -127,6 +128,21 @@ def contracts_that_hold(
         .values_list("model_id", "payload")
     )
     return {model_id: _document(bytes(payload)) for model_id, payload in rows}
+
+
+def contracts_that_held(
+    model_ids: Iterable[int], end: datetime
+) -> dict[int, contract_document.ContractDocument]:
+    """The contract that held for each model at `end`; where none did yet, the one that holds."""
+    wanted = set(model_ids)
+    rows = (
+        ServiceContract.objects.filter(model_id__in=wanted, in_force_at__lt=end)
+        .order_by("model_id", "-in_force_at")
+        .distinct("model_id")
+        .values_list("model_id", "payload")
+    )
+    held = {model_id: _document(bytes(payload)) for model_id, payload in rows}
+    return {**contracts_that_hold(wanted - held.keys()), **held}
 
 
 @lru_cache(maxsize=1024)

@@ -6,10 +6,10 @@ an hour that was made already takes the hour's mark away, and it is made anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import connection, transaction
 
@@ -36,20 +36,36 @@ SETTLED_AFTER = timedelta(minutes=2)
 MOST_HOURS = 72
 """Hours that are made in one go; what is left is due at the next."""
 
+_COMPARED: Mapping[str, Any] = {
+    "requests": 0,
+    "caller_faults": 0,
+    "provider_faults": 0,
+    "statuses": {},
+    "bounds_ms": [],
+    "buckets": [],
+    "inference_count": 0,
+    "execution_count": 0,
+    "queue_ns": 0,
+    "compute_ns": 0,
+    "triton_failures": 0,
+    "minutes": 0,
+}
+"""What a roll-up says of each endpoint and version, and what no row says."""
 
 Made = TypeVar("Made", bound=Rollup)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A count of an hour that is not the sum of its minutes."""
+    """A count of an hour or a day that is not the sum of its minutes; `field` says which."""
 
     kind: str
     start: datetime
     endpoint_id: int
     version: int
-    had: int
-    has: int
+    field: str
+    had: Any
+    has: Any
 
 
 def roll_due(now: datetime) -> dict[str, int]:
@@ -87,22 +103,16 @@ def roll_hour(hour: datetime) -> list[Difference]:
         # Its minutes went away by the policy of retention: they cannot say better.
         mark(RolledKind.HOUR, hour)
         return []
-    differences = [
-        Difference("hour", hour, *slot, before[slot].requests if slot in before else 0, n)
-        for slot, n in _requests(sums, before)
-        if marked and (before[slot].requests if slot in before else 0) != n
-    ]
+    made = {
+        slot: _filled(
+            HourRollup(endpoint_id=slot[0], version=slot[1], hour=hour, minutes=observed[slot]),
+            sums[slot],
+        )
+        for slot in sorted(sums)
+    }
+    differences = list(_differences("hour", hour, before, made)) if marked else []
     HourRollup.objects.filter(hour=hour).delete()
-    HourRollup.objects.bulk_create(
-        [
-            _filled(
-                HourRollup(endpoint_id=slot[0], version=slot[1], hour=hour, minutes=observed[slot]),
-                sums[slot],
-            )
-            for slot in sorted(sums)
-        ],
-        batch_size=1000,
-    )
+    HourRollup.objects.bulk_create(made.values(), batch_size=1000)
     mark(RolledKind.HOUR, hour)
     RolledSpan.objects.filter(kind=RolledKind.DAY, start=day_of(hour)).delete()
     return differences
@@ -174,6 +184,11 @@ def rebuild(
     """Make every hour and day from `start` up to `end` anew; gives where they had been wrong."""
     found: list[Difference] = []
     hour = hour_of(start)
+    # Making an hour takes the mark of its day away: those that stood are looked at first.
+    whole = RolledSpan.objects.filter(
+        kind=RolledKind.DAY, start__gte=day_of(start), start__lt=end
+    ).values_list("start", flat=True)
+    stood = {day: _day_rows(day) for day in whole}
     while hour < end:
         found += roll_hour(hour)
         roll_series_hour(hour)
@@ -182,7 +197,8 @@ def rebuild(
         hour += HOUR
     day = day_of(start)
     while day < end:
-        roll_day(day)
+        if roll_day(day) and day in stood:
+            found += _differences("day", day, stood[day], _day_rows(day))
         day += DAY
     return found
 
@@ -198,11 +214,24 @@ def first_missing(kind: RolledKind, *, before: datetime) -> datetime | None:
     return missing[0] if missing else None
 
 
-def _requests(
-    sums: dict[tuple[int, int], Counted], before: Collection[tuple[int, int]]
-) -> list[tuple[tuple[int, int], int]]:
-    slots = sorted({*sums, *before})
-    return [(slot, sums[slot].traffic.requests if slot in sums else 0) for slot in slots]
+def _day_rows(day: datetime) -> dict[tuple[int, int], DayRollup]:
+    return {(row.endpoint_id, row.version): row for row in DayRollup.objects.filter(day=day)}
+
+
+def _differences(
+    kind: str,
+    start: datetime,
+    before: Mapping[tuple[int, int], Made],
+    after: Mapping[tuple[int, int], Made],
+) -> Iterator[Difference]:
+    """The first count of each row that is not what it should be; no row counts as an empty one."""
+    for slot in sorted({*before, *after}):
+        for name, empty in _COMPARED.items():
+            had = getattr(before[slot], name) if slot in before else empty
+            has = getattr(after[slot], name) if slot in after else empty
+            if had != has:
+                yield Difference(kind, start, *slot, name, had, has)
+                break
 
 
 def _filled(row: Made, one: Counted) -> Made:
