@@ -18,8 +18,8 @@ VENV = ROOT / ".venv-triton"
 NODE_ID = "embedded"
 NODE_CLUSTER = "covenant"
 
-# Upper bounds of the latency histograms' buckets, ms, for whoever else reads Envoy's statistics: the
-# collector reads the bins below them, and so knows the thresholds of contracts without a restart.
+# Upper bounds of the latency histograms' buckets, ms, for whoever else reads Envoy's statistics:
+# the collector reads the bins below them, and so knows thresholds of contracts without a restart.
 LATENCY_BOUNDS_MS: tuple[float, ...] = (
     *(0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200),
     *(250, 300, 400, 500, 750, 1000, 1500, 2000, 3000, 5000, 10000),

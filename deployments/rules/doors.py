@@ -62,6 +62,7 @@ PAGE_ACTS: dict[str, str] = {
     "deployments:load-test-create": "load_test.run",
     "deployments:node-change": "node.register",
     "deployments:node-cordon": "node.cordon",
+    "deployments:node-list": "node.register",
     "deployments:node-reconcile": "node.cordon",
     "deployments:node-uncordon": "node.cordon",
     "deployments:node-verify": "node.verify",

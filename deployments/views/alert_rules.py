@@ -11,9 +11,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.actors import allowed
+from console.actors import allowed, require
 from console.api.authentication import actor_of, user_of
-from console.errors import CovenantError, Invalid, Stale
+from console.errors import Conflict, CovenantError, Invalid, Stale
 from deployments.alert_forms import (
     AlertRuleForm,
     document_initial,
@@ -69,11 +69,7 @@ def detail(request: HttpRequest, rule: str) -> HttpResponse:
 @require_POST
 def restore(request: HttpRequest, rule: str) -> HttpResponse:
     """Put a built-in rule back to what the product came with."""
-    try:
-        restore_rule(name=rule, reason=request.POST.get("reason", ""), actor=actor_of(request))
-    except CovenantError as error:
-        messages.error(request, f"{error.message} {error.hint}".strip())
-        return redirect("deployments:alert-rule-list")
+    restore_rule(name=rule, reason=request.POST.get("reason", ""), actor=actor_of(request))
     messages.success(request, _("The rule is as it came with the product."))
     return redirect("deployments:alert-rule-detail", rule)
 
@@ -83,7 +79,7 @@ def remove(request: HttpRequest, rule: str) -> HttpResponse:
     """Remove a rule that people made."""
     try:
         remove_rule(name=rule, reason=request.POST.get("reason", ""), actor=actor_of(request))
-    except CovenantError as error:
+    except Conflict as error:
         messages.error(request, f"{error.message} {error.hint}".strip())
     else:
         messages.success(request, _("The rule is removed; its alerts are over."))
@@ -91,6 +87,9 @@ def remove(request: HttpRequest, rule: str) -> HttpResponse:
 
 
 def _post(request: HttpRequest, row: AlertRule | None) -> HttpResponse:
+    if row is not None:
+        # Said before anything is read: whoever may not change it is told no faults of the form.
+        require(actor_of(request), "alert_rule.change", row.model.team_id if row.model else None)
     form = AlertRuleForm(request.POST)
     if row is not None:
         form.fields["name"].required = False

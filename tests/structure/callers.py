@@ -26,7 +26,7 @@ OF_A_MODEL = frozenset(
     {"model", "release_id", "deployment_id", "incident_id", "load_test_id", "rollout_id"}
     | {"diagnosis_id"}
     | {"window_id", "exclusion_id"}
-    | {"alert_id", "silence_id", "rule"}
+    | {"alert_id", "silence_id", "rule", "share_id"}
 )
 
 

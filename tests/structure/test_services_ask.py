@@ -66,13 +66,17 @@ def test_what_is_asked_about_a_model_is_asked_for_its_team() -> None:
         "propose_maintenance",
         "remove_deployment",
         "remove_rule",
+        "revoke_share",
         "roll_back",
         "set_access_policy",
         "set_mode",
         "set_policy",
         "set_rule",
         "set_split",
+        "set_telemetry",
+        "share_sla",
         "start_rollout",
+        "take_points",
     }
     assert [line for line in wrong if line.split()[0] not in first] == []
 

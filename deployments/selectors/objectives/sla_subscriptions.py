@@ -13,7 +13,7 @@ MOST_SHARES = 100
 
 def subscriptions_of(user: User) -> list[SlaSubscription]:
     """The person's own reports with what was sent last (`newest`), oldest first; two queries."""
-    rows = list(
+    rows: list[SlaSubscription] = list(
         _subscriptions(user).prefetch_related(
             Prefetch(
                 "reports",
