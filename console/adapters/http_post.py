@@ -37,7 +37,8 @@ def post(
 ) -> Answer:
     """POST the body and give the answer, whatever its status; redirects are not followed.
 
-    Plain HTTP is spoken only to addresses that a setting allows. Raises Unavailable:
+    Plain HTTP is spoken only to addresses that a setting allows. Null characters are left out of
+    what the peer says: it is kept, and no text in the database may have one. Raises Unavailable:
     `address_not_allowed` (not to be retried), `unreachable`.
     """
     networks = tuple(allowed)
@@ -64,13 +65,14 @@ def post(
                 headers={"User-Agent": "Covenant", "Connection": "close", **headers},
             )
             answer = client.getresponse()
-            content = answer.read(MOST_ANSWER_BYTES)
+            content = answer.read(MOST_ANSWER_BYTES).replace(b"\0", b"")
         except (OSError, http.client.HTTPException) as error:
-            raise unreachable(target, f"it did not answer ({error})") from error
+            said = str(error).replace("\0", "")
+            raise unreachable(target, f"it did not answer ({said})") from error
         finally:
             limit.cancel()
     names = {name.lower(): value for name, value in answer.getheaders()}
-    return Answer(answer.status, answer.reason, content, names)
+    return Answer(answer.status, answer.reason.replace("\0", ""), content, names)
 
 
 def _cut(connection: socket.socket) -> None:

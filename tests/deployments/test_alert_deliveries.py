@@ -259,6 +259,19 @@ def test_what_the_receiver_does_not_take_is_tried_again_and_said_when_it_fails(
     assert AuditEntry.objects.filter(action="alert_delivery.retry").count() == 1
 
 
+def test_an_answer_with_null_characters_and_secrets_is_kept_without_them_and_sent_once(
+    endpoint: Endpoint, fleet_rows: Fleet, room: vendors.Vendor, run_jobs: Run
+) -> None:
+    channel(fleet_rows, "slack", f"{room.address}/services/T1/geheimnis")
+    route(fleet_rows, "slack")
+    room.scripted.append((200, "took\0 it at /services/T1/geheimnis"))
+    told([make_alert(endpoint, "P2")])
+    assert [job.state for job in run_jobs()] == [JobState.SUCCEEDED]
+    delivery = AlertDelivery.objects.get()
+    assert (delivery.state, delivery.answer) == ("sent", "200 took it at …")
+    assert len(room.seen) == 1
+
+
 def test_a_job_that_runs_twice_sends_once(
     endpoint: Endpoint, fleet_rows: Fleet, room: vendors.Vendor, run_jobs: Run
 ) -> None:

@@ -90,6 +90,6 @@ def test_months_and_windows() -> None:
     assert (start, end) == (datetime(2026, 2, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC))
     assert slo.window_start(AVAILABILITY, NOW) == datetime(2026, 1, 17, 12, 0, tzinfo=UTC)
     assert slo.window_start(Objective("a", 99, None), NOW) == start
-    for text in ("2026", "2026-13", "x", "2026-02-01", "9999-12"):
+    for text in ("2026", "2026-13", "x", "2026-02-01", "9999-12", "0001-01"):
         with pytest.raises(Invalid):
             slo.parse_month(text, NOW)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from console.adapters.http_post import Answer, post
 from console.errors import Unavailable
 from console.rules.outgoing import WEBHOOK_SCHEMES, Network, parse_target
 
 ANSWER_SHOWN = 300
+SHORTEST_SECRET = 8
+"""What is shorter may be a word that any answer has in it."""
 _COME_BACK = frozenset({408, 425, 429})
 
 
@@ -30,12 +33,24 @@ class Place:
 
 def post_json(place: Place, body: Mapping[str, Any], *, address: str = "") -> Answer:
     """POST a JSON document to the place (or to `address`). Raises Unavailable, Invalid."""
-    return post(
+    answer = post(
         parse_target(address or place.address, WEBHOOK_SCHEMES),
         json.dumps(body, ensure_ascii=False).encode(),
         headers={"Content-Type": "application/json; charset=utf-8"},
         allowed=place.allowed,
     )
+    return without_secrets(place, answer)
+
+
+def without_secrets(place: Place, answer: Answer) -> Answer:
+    """The answer without the key and the address, should the peer have repeated them: what it
+    says is kept, and shown to whoever looks at the log."""
+    parts = urlsplit(place.address)
+    body = answer.body
+    for secret in (place.secret, place.address, parts.path, parts.query):
+        if len(secret) >= SHORTEST_SECRET:
+            body = body.replace(secret.encode(), "…".encode())
+    return replace(answer, body=body)
 
 
 def refuse_status(answer: Answer, name: str, hint: str) -> None:

@@ -9,7 +9,12 @@ from urllib.parse import quote_plus
 
 from console.adapters.http_post import post
 from console.rules.outgoing import WEBHOOK_SCHEMES, parse_target
-from deployments.adapters.alert_channels.places import Place, refuse_status, told
+from deployments.adapters.alert_channels.places import (
+    Place,
+    refuse_status,
+    told,
+    without_secrets,
+)
 from deployments.rules.alerts.letters import Letter, shortened
 
 MOST_TEXT = 300
@@ -32,6 +37,7 @@ def send(place: Place, letter: Letter, *, now: datetime) -> str:
         headers=headers,
         allowed=place.allowed,
     )
+    answer = without_secrets(place, answer)
     refuse_status(answer, "The gateway", "Try its form and its key by hand, and change them here.")
     return told(answer)
 

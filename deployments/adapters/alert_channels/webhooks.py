@@ -8,7 +8,7 @@ from typing import Any
 
 from console.adapters import webhook
 from console.rules.outgoing import WEBHOOK_SCHEMES, parse_target
-from deployments.adapters.alert_channels.places import Place, told
+from deployments.adapters.alert_channels.places import Place, told, without_secrets
 from deployments.rules.alerts.letters import Letter
 
 
@@ -22,7 +22,7 @@ def send(place: Place, letter: Letter, *, now: datetime) -> str:
         now=now,
         allowed=place.allowed,
     )
-    return told(answer)
+    return told(without_secrets(place, answer))
 
 
 def body(letter: Letter) -> dict[str, Any]:

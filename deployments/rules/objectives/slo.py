@@ -21,6 +21,8 @@ from deployments.rules.statistics.rollups import Traffic
 AT_RISK_BELOW = 0.25
 """A promise is at risk when less than this share of its budget is left."""
 
+EARLIEST_YEAR = 1970
+
 
 class Promise(StrEnum):
     KEPT = "kept"
@@ -136,6 +138,8 @@ def parse_month(text: str, now: datetime) -> date:
     try:
         first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).date()
         month_bounds(first)
+        if first.year < EARLIEST_YEAR:
+            raise ValueError("the months before it are no dates any more")
         return first
     except (ValueError, OverflowError) as error:
         raise Invalid(
