@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -157,7 +158,14 @@ def _arrays(document: Mapping[str, Any], inputs: Sequence[TensorSpec]) -> dict[s
             dtype = object if one.get("datatype") == "BYTES" else np.float64
             values = np.asarray(_numbers(one["data"]), dtype=dtype)
             found[str(one["name"])] = values.reshape([int(size) for size in one["shape"]])
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             _refuse(f"Input {index + 1} cannot be read: {error}", f"/inputs/{index}")
     missing = [spec.name for spec in inputs if spec.name not in found]
     if missing:
@@ -177,10 +185,11 @@ def _of_csv(text: str, inputs: Sequence[TensorSpec], *, batched: bool) -> Sample
     if names is None:
         _refuse("The version's inputs have no fixed number of columns: send a v2 request instead.")
     try:
-        lines = list(csv.reader(io.StringIO(text), strict=True))
+        reader = csv.reader(io.StringIO(text), strict=True)
+        # No more than is looked at: sixteen million empty lines would take a gigabyte.
+        lines = list(islice((line for line in reader if line), MOST_ROWS + 2))
     except csv.Error as error:
         _refuse(f"It is no CSV: {error}.")
-    lines = [line for line in lines if line]
     if not lines:
         _refuse("It is empty.")
     header, rows = [name.strip() for name in lines[0]], lines[1:]
@@ -191,7 +200,7 @@ def _of_csv(text: str, inputs: Sequence[TensorSpec], *, batched: bool) -> Sample
             f"It has {len(header)} columns, and the version has {len(names)} features: {shown}."
         )
     if len(rows) > MOST_ROWS:
-        _refuse(f"It has {len(rows)} rows; {MOST_ROWS} are read at most.")
+        _refuse(f"It has more than {MOST_ROWS} rows, the most that are read.")
     places = [header.index(name) for name in names] if by_name else list(range(len(names)))
     texts = {spec.name for spec in inputs if spec.dtype == "BYTES"}
     faults: list[FieldError] = []

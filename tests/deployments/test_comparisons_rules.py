@@ -197,6 +197,7 @@ def test_json_answers_are_read_whatever_triton_writes_for_no_number() -> None:
         b'{"outputs":[{"name":"y","datatype":"FP32","shape":[3],"data":[1]}]}',
         b'{"outputs":[{"name":"y","datatype":"X","shape":[1],"data":[1]}]}',
         b'{"outputs":[{"name":"y","datatype":"FP32","shape":[1],"data":["a"]}]}',
+        b'{"outputs":[{"name":"y","data":' + b"[" * 100_000,
     ],
 )
 def test_what_is_no_answer_is_said(body: bytes) -> None:

@@ -67,6 +67,11 @@ def test_the_document_comes_back_as_it_went() -> None:
         ('{"inputs": 5}', "no list"),
         ('{"inputs": [{"name": "features", "shape": [1, 3], "data": [1, 2]}]}', "Input 1"),
         ('{"inputs": []}', "missing"),
+        (
+            '{"inputs": [{"name": "x", "shape": [1], "data": [' + "9" * 400 + "]}]}",
+            "Input 1",
+        ),
+        ("a,b,c,d\n" + "1,2,3,x\n" * 100_001, "more than 100000 rows"),
         ('"a,b,c,d\n1', "no CSV"),
     ],
 )
@@ -79,6 +84,8 @@ def test_what_is_no_sample_is_refused(text: str, words: str) -> None:
 def test_too_much_is_refused() -> None:
     with pytest.raises(TooLarge):
         rules.read_rows(b" " * (rules.MOST_BYTES + 1), INPUTS, batched=True)
+    with pytest.raises(Invalid, match="0 rows"):
+        rules.read_rows(b"a,b,c,d\n" + b"\n" * 100_000, INPUTS, batched=True)
     with pytest.raises(Invalid, match="UTF-8"):
         rules.read_rows(b"\xff\xfe", INPUTS, batched=True)
 

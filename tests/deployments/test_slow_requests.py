@@ -109,6 +109,8 @@ def test_an_older_line_without_stages_still_counts() -> None:
     assert one is not None
     assert (one.total_ms, one.rest_ms) == (10.0, 10.0)
     odd = request(model_us="-", status="NaN", attempts=True, bytes_received=1e400)
+    assert request(model_us=10**400).model_ms == 0.0
+    assert request(status=[1], caller={"a": 1}).status == 0
     assert (odd.model_ms, odd.status, odd.attempts, odd.bytes_received) == (0.0, 0, 0, 0)
 
 

@@ -29,7 +29,8 @@ STAGES: Final = (RECEIVE, WAIT, SEND, QUEUE, COMPUTE, MODEL, ANSWER, REST)
 
 PERCENTILES: Final = (50.0, 95.0, 99.0, 99.9)
 MOST_WORST: Final = 100
-ABSENT: Final = frozenset({"", "-", None})
+ABSENT: Final = ("", "-", None)
+"""Compared, not looked up: a line of somebody else's making may hold lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +261,7 @@ def _number(line: Mapping[str, Any], name: str) -> float:
         return 0.0
     try:
         number = float(value)  # type: ignore[arg-type] # whatever the log holds
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0
     return number if math.isfinite(number) else 0.0
 

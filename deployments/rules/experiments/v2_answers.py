@@ -67,7 +67,15 @@ def _tensors(body: bytes, described: int | None, member: str) -> dict[str, Tenso
                 values = _from_bytes(one, body[at : at + int(size)])
                 at += int(size)
             found[str(one["name"])] = TensorAnswer(str(one["datatype"]), values)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, struct.error) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        struct.error,
+    ) as error:
         raise UnreadableAnswer(str(error) or type(error).__name__) from error
     return found
 
