@@ -138,6 +138,18 @@ def test_whole_months_go_as_whole_tables(endpoint: Endpoint) -> None:
     assert {one.name for one in partitions(table)} <= before | set(made)
 
 
+def test_a_clock_that_ran_ahead_leaves_no_month_without_its_table(endpoint: Endpoint) -> None:
+    table = "deployments_mirrorminute"
+    make_ahead(datetime(2052, 6, 15, tzinfo=UTC))
+    between = datetime(2052, 4, 30, 23, 59, tzinfo=UTC)
+    MirrorMinute.objects.create(endpoint=endpoint, version=1, minute=between)
+    made = make_ahead(between)
+    assert {f"{table}_y2052m04", f"{table}_y2052m05"} <= set(made)
+    assert f"{table}_y2052m06" not in made
+    assert make_ahead(between) == []
+    assert MirrorMinute.objects.filter(minute=between).count() == 1
+
+
 def test_rebuilding_says_what_was_wrong(endpoint: Endpoint) -> None:
     start = day_of_counts(endpoint, 3)
     span = ["--from", start.isoformat(), "--to", (start + timedelta(days=1)).isoformat()]

@@ -33,11 +33,12 @@ def make_ahead(now: datetime) -> list[str]:
     """See to it that this month and the next ones have their tables; gives the new ones."""
     made = []
     for table in TABLES:
-        there = [one for one in partitions(table) if one.end is not None]
-        newest = max((one.end for one in there if one.end), default=None)
+        ends = {one.name: one.end for one in partitions(table) if one.end is not None}
+        # What was there when the tables were divided reaches up to some month's end.
+        divided = ends.get(f"{table}_before")
         for month in wanted(now):
-            # What was there when the tables were divided reaches up to some month's end.
-            if newest is not None and month.start < newest:
+            # A clock that ran ahead may have left months between: each is looked at by itself.
+            if month.plus(1).start in ends.values() or (divided and month.start < divided):
                 continue
             made.append(_make(table, month))
     return made
