@@ -14,8 +14,9 @@ from django.utils import timezone, translation
 from django.utils.translation import gettext
 
 from console.env_values import EmailServer
-from console.errors import Conflict, Invalid, NotAllowed, Stale
+from console.errors import Conflict, Invalid, NotAllowed, Stale, Unavailable
 from console.models import AuditEntry, Job, JobState, Notice, User
+from console.services.job_runs import JobRun
 from deployments.models import (
     Alert,
     AlertChannel,
@@ -31,6 +32,7 @@ from deployments.services.alerts import (
     channel_tests,
     channels,
     deliveries,
+    delivering,
     policies,
     routes,
     schedules,
@@ -180,6 +182,14 @@ def test_who_is_on_call_by_the_schedule_goes_before_the_seat(
     schedules.take_over(
         schedule="ops", ends_at=timezone.now() + timedelta(hours=2), actor=fleet_rows.sam
     )
+    far = timezone.now() + timedelta(days=401)
+    with pytest.raises(Invalid):
+        schedules.take_over(
+            schedule="ops",
+            starts_at=far,
+            ends_at=far + timedelta(hours=1),
+            actor=fleet_rows.sam,
+        )
     told([make_alert(endpoint)], now=timezone.now())
     run_jobs()
     assert [to for to, _ in subjects(mail)] == ["ann@example.com", "sam@example.com"]
@@ -270,6 +280,25 @@ def test_an_answer_with_null_characters_and_secrets_is_kept_without_them_and_sen
     delivery = AlertDelivery.objects.get()
     assert (delivery.state, delivery.answer) == ("sent", "200 took it at …")
     assert len(room.seen) == 1
+
+
+def test_to_a_channel_that_fails_one_message_at_a_time(
+    endpoint: Endpoint, fleet_rows: Fleet, room: vendors.Vendor, run_jobs: Run
+) -> None:
+    channel(fleet_rows, "slack", f"{room.address}/services/x")
+    route(fleet_rows, "slack")
+    told([make_alert(endpoint, "P2")])
+    told([make_alert(endpoint, "P2", title="Another")], now=NOW + timedelta(seconds=1))
+    first, second = AlertDelivery.objects.order_by("created_at")
+    AlertChannel.objects.update(failures=1)
+    Job.objects.filter(pk=first.job_id).update(state=JobState.RUNNING)
+    with pytest.raises(Unavailable, match="another message is being tried"):
+        delivering.run_delivery(JobRun(Job.objects.get(pk=second.job_id)))
+    assert room.seen == []
+    AlertChannel.objects.update(failures=0)
+    run_jobs()
+    second.refresh_from_db()
+    assert (second.state, len(room.seen)) == ("sent", 1)
 
 
 def test_a_job_that_runs_twice_sends_once(

@@ -186,6 +186,16 @@ def test_what_is_not_taken_is_said(endpoint: Endpoint) -> None:
     assert taken.message.endswith("and others")
 
 
+def test_values_whose_sum_would_be_no_number_are_not_taken(endpoint: Endpoint) -> None:
+    beyond = histogram("waiting", count=2**62, total=1.0, at=NOW)
+    endless = histogram("asking", count=1, total=1.0, at=NOW)
+    endless["histogram"]["dataPoints"][0]["max"] = "Infinity"
+    metrics = [gauge("huge", 1e308, at=NOW), gauge("deep", -1e101, at=NOW), beyond, endless]
+    taken = take_points(points=read(request(*metrics)), actor=actor(), now=NOW)
+    assert (taken.accepted, taken.rejected) == (0, 4)
+    assert "3 × its value is too great" in taken.message
+
+
 def test_who_may_not_send_sends_nothing(endpoint: Endpoint) -> None:
     points = read(request(gauge("a", 1, at=NOW)))
     with pytest.raises(NotAllowed):

@@ -25,6 +25,9 @@ MOST_SERIES: Final = 200
 """Series of one endpoint that others may send."""
 OLDEST: Final = timedelta(hours=24)
 NEWEST: Final = timedelta(minutes=5)
+GREATEST: Final = 1e100
+MOST_COUNTED: Final = 10**15
+"""A minute's count has to fit into 64 bits with all its senders."""
 LONGEST_NAME: Final = 80
 LONGEST_LABEL: Final = 120
 _FRESH: Final = timedelta(minutes=10)
@@ -179,9 +182,12 @@ def _growth(point: SentPoint, value: float, count: int) -> Summary | None:
 
 
 def checked(point: SentPoint) -> None:
-    """Raise Refused for a value that is no number."""
-    if not math.isfinite(point.value):
+    """Raise Refused for a value that is no number, or so great that sums of it would be none."""
+    values = [point.value, *(one for one in (point.minimum, point.maximum) if one is not None)]
+    if not all(map(math.isfinite, values)):
         raise Refused("its value is no finite number")
+    if max(map(abs, values)) > GREATEST or point.count > MOST_COUNTED:
+        raise Refused("its value is too great")
 
 
 def _first(attributes: Mapping[str, str], names: tuple[str, ...]) -> str:

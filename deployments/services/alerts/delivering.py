@@ -49,6 +49,7 @@ def run_delivery(run: JobRun) -> dict[str, Any]:
         run.log(why, level="warning")
         return {"skipped": why}
     _wait_for_the_first(delivery)
+    _wait_while_the_channel_hangs(delivery)
     run.check()
     AlertDelivery.objects.filter(pk=delivery.pk).update(attempts=F("attempts") + 1)
     try:
@@ -166,6 +167,24 @@ def _wait_for_the_first(delivery: AlertDelivery) -> None:
     )
     if earlier.exists():
         raise Unavailable("The message before it is being sent.", code="not_its_turn")
+
+
+def _wait_while_the_channel_hangs(delivery: AlertDelivery) -> None:
+    """To a channel that fails, one message at a time: a receiver that never answers would hold
+    every worker, and with them what goes to the other channels."""
+    channel = delivery.channel
+    if channel is None or not channel.failures:
+        return
+    before = Q(created_at__lt=delivery.created_at) | Q(
+        created_at=delivery.created_at, pk__lt=delivery.pk
+    )
+    trying = AlertDelivery.objects.filter(
+        before, channel=channel, state=DeliveryState.WAITING, job__state=JobState.RUNNING
+    )
+    if trying.exists():
+        raise Unavailable(
+            f"{channel.name} fails, and another message is being tried.", code="not_its_turn"
+        )
 
 
 def _skip(delivery: AlertDelivery, why: str) -> None:

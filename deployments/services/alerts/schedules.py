@@ -18,6 +18,8 @@ from deployments.rules.alerts.route_terms import LayerTerms, ScheduleTerms, chec
 from deployments.services.alerts.named import one_of, people_of
 
 LONGEST_OVERRIDE = timedelta(days=92)
+FURTHEST_OVERRIDE = timedelta(days=400)
+"""How far ahead the calendar looks."""
 MOST_OVERRIDES = 200
 
 
@@ -108,6 +110,9 @@ def take_over(
     if not timedelta(0) < ends_at - begins <= LONGEST_OVERRIDE:
         detail = f"It ends after it begins, and within {LONGEST_OVERRIDE.days} days."
         raise Invalid(detail, code="invalid_on_call", errors=(FieldError("/ends_at", detail),))
+    if begins - now > FURTHEST_OVERRIDE:
+        detail = f"It begins within {FURTHEST_OVERRIDE.days} days."
+        raise Invalid(detail, code="invalid_on_call", errors=(FieldError("/starts_at", detail),))
     who = people_of([person or actor.user.username], "/person")[0]
     with transaction.atomic():
         row = _locked(schedule)
