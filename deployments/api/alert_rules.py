@@ -129,7 +129,8 @@ class AlertSignalListView(APIView):
         summary="What an alert rule can watch", responses=AlertSignalSerializer(many=True)
     )
     def get(self, request: Request) -> Response:
-        every = [*SIGNALS.values(), *(signal_of(name) for name in series_names())]
+        names = series_names(user=user_of(request))
+        every = [*SIGNALS.values(), *(signal_of(name) for name in names)]
         rows = [
             {"name": one.key, "source": one.source.value, "unit": one.unit}
             for one in every

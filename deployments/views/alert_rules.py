@@ -161,7 +161,7 @@ def _page(
         "rule": row,
         "form": form,
         "may_change": may_change,
-        "signals": signal_choices(series_names()),
+        "signals": signal_choices(series_names(user=user_of(request))),
         "more": max(len((row.document if row else {}).get("conditions", ())) - 2, 0),
         "tried": tried,
         "fired": _fired(form, tried) if tried is not None else [],

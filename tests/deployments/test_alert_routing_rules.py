@@ -83,6 +83,8 @@ KEY = "a1" * 16
          "/options/form"),
         ("sms", "https://sms.example.com", "", {"to": ["+15550100"], "header": "X: y"},
          "/options/header"),
+        ("sms", "https://sms.example.com", "", {"to": ["+15550100"], "header": "Content-Length"},
+         "/options/header"),
         ("sms", "https://sms.example.com", "", {"to": ["+15550100"], "content_type": "text/xml"},
          "/options/content_type"),
     ],

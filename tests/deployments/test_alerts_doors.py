@@ -22,6 +22,7 @@ from deployments.rules.statistics.measurements import Point, Quantity, Subject, 
 from deployments.selectors.alerts.charts import alert_chart
 from deployments.selectors.alerts.pages import AlertFilter, alert_list, alerts_on_models_of
 from deployments.selectors.alerts.preview import preview
+from deployments.selectors.alerts.rules import series_names
 from deployments.services.alerts import acts, rules, silences
 from deployments.services.alerts.engine import AlertEngine
 from deployments.services.statistics import measurements
@@ -88,9 +89,16 @@ def test_alerts_of_a_hidden_model_do_not_exist_and_those_of_machines_are_everybo
 ) -> None:
     hidden = alert_of(endpoint)
     machine = alert_of(None, node=fleet_rows.node, group_key="node local")
+    for subject, name in (
+        (Subject(endpoint=endpoint.pk), "secret_rate"),
+        (Subject(node=fleet_rows.node.pk), "disk_percent"),
+    ):
+        measurements.record([Point(Quantity(subject, name), 1.0, timezone.now())])
     RegisteredModel.objects.update(visibility=Visibility.TEAM)
     outsider = factories.make_user("olga", Role.DATA_SCIENTIST)
     assert list(alert_list(AlertFilter(), user=outsider)) == [machine]
+    assert series_names(user=outsider) == ["disk_percent"]
+    assert series_names(user=fleet_rows.sam.user) == ["disk_percent", "secret_rate"]
     with pytest.raises(NotFound):
         acts.acknowledge(alert_id=hidden.pk, actor=factories.actor(outsider))
     nobody = factories.make_user("nora")

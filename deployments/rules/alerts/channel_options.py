@@ -19,6 +19,10 @@ PAGERDUTY_EVENTS = "https://events.pagerduty.com/v2/enqueue"
 SMS_FORM = '{"to": "{to}", "message": "{text}"}'
 CONTENT_TYPES = ("application/json", "application/x-www-form-urlencoded")
 SMS_OPTIONS: Final = frozenset({"to", "form", "content_type", "header"})
+OWN_HEADERS: Final = frozenset(
+    {"connection", "content-length", "content-type", "host", "transfer-encoding", "upgrade"}
+)
+"""Those that say how the message itself travels: a key in one of them breaks it."""
 _MAIL = re.compile(r"[^@\s,;<>\"]{1,64}@[A-Za-z0-9.-]{1,190}\.[A-Za-z0-9-]{2,63}")
 _NUMBER = re.compile(r"\+?[0-9][0-9 -]{3,20}")
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,60}")
@@ -104,7 +108,11 @@ def _sms(options: Mapping[str, Any]) -> dict[str, Any]:
     if kind not in CONTENT_TYPES:
         raise _wrong("/options/content_type", f"One of {', '.join(CONTENT_TYPES)}.")
     header = options.get("header") or "Authorization"
-    if not isinstance(header, str) or not _HEADER.fullmatch(header):
+    if (
+        not isinstance(header, str)
+        or not _HEADER.fullmatch(header)
+        or header.lower() in OWN_HEADERS
+    ):
         raise _wrong("/options/header", "The name of a header: letters, digits and hyphens.")
     form = options.get("form") or SMS_FORM
     if not isinstance(form, str) or len(form) > LONGEST_FORM:

@@ -260,7 +260,7 @@ def _number(line: Mapping[str, Any], name: str) -> float:
     if isinstance(value, bool) or value in ABSENT:
         return 0.0
     try:
-        number = float(value)  # type: ignore[arg-type] # whatever the log holds
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         return 0.0
     return number if math.isfinite(number) else 0.0

@@ -6,7 +6,7 @@ from django.db.models import Count, Q, QuerySet
 
 from console.errors import NotFound
 from console.models import User
-from deployments.models import AlertRule, AlertState, MeasuredSeries
+from deployments.models import AlertRule, AlertState, Endpoint, MeasuredSeries
 
 MOST_NAMES = 300
 
@@ -30,7 +30,9 @@ def find_rule(name: str, *, user: User) -> AlertRule:
     return found
 
 
-def series_names() -> list[str]:
-    """Names of series that were ever measured, for who writes a rule (one query)."""
-    names = MeasuredSeries.objects.order_by("name").values_list("name", flat=True).distinct()
+def series_names(*, user: User) -> list[str]:
+    """Names of series that were ever measured of what the person may see (one query)."""
+    seen = Q(endpoint__isnull=True) | Q(endpoint__in=Endpoint.objects.visible_to(user))
+    rows = MeasuredSeries.objects.filter(seen).order_by("name")
+    names = rows.values_list("name", flat=True).distinct()
     return list(names[:MOST_NAMES])
