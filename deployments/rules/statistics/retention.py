@@ -42,7 +42,7 @@ def check(days: Mapping[str, int]) -> None:
         raise Invalid(
             "Counts cannot be kept like that.",
             code="invalid_retention",
-            hint="Give whole days, 0 for ever; what is coarser stays as long as the finer, or longer.",
+            hint="Give whole days, 0 for ever; the coarser stays as long as the finer, or longer.",
             errors=tuple(faults),
         )
 
