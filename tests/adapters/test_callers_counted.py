@@ -25,16 +25,16 @@ MODEL = "open_model"
 VERSION = f"production/{MODEL}/1"
 
 
-def answers(gate: Gate, model: str = MODEL) -> dict[Answer, int]:  # noqa: F811
+def answers(gate: Gate, model: str = MODEL) -> dict[Answer, int]:
     counted = read_statistics(gate.envoy.admin).callers.get(("production", model), {})
     return {Answer.parse(name): count for name, count in counted.items()}
 
 
-def wait_for(gate: Gate, check: Callable[[], bool]) -> None:  # noqa: F811
+def wait_for(gate: Gate, check: Callable[[], bool]) -> None:
     stack.wait_until("the count", check, gate.envoy.process, gate.envoy.log)
 
 
-def leave_early(gate: Gate) -> None:  # noqa: F811
+def leave_early(gate: Gate) -> None:
     """Send a request to a model that takes its time, and go away."""
     gate.upstream.held = threading.Event()
     caller = Caller(gate.port, timeout_s=0.1)
@@ -46,7 +46,7 @@ def leave_early(gate: Gate) -> None:  # noqa: F811
     gate.upstream.held = None
 
 
-def leave_half_sent(gate: Gate) -> None:  # noqa: F811
+def leave_half_sent(gate: Gate) -> None:
     """Send half a request, and go away."""
     with socket.create_connection(("127.0.0.1", gate.port)) as line:
         head = f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
@@ -54,7 +54,7 @@ def leave_half_sent(gate: Gate) -> None:  # noqa: F811
     wait_for(gate, lambda: answers(gate).get(Answer(0, VERSION, ""), 0) == 2)
 
 
-def test_every_request_is_counted_once_whoever_ended_it(gate: Gate) -> None:  # noqa: F811
+def test_every_request_is_counted_once_whoever_ended_it(gate: Gate) -> None:
     caller, sent = gate.caller(), 0
     for status in (200, 200, 200, 400, 500):
         gate.upstream.status = status
@@ -87,7 +87,7 @@ def test_every_request_is_counted_once_whoever_ended_it(gate: Gate) -> None:  # 
     assert (total.requests, total.caller_faults, total.provider_faults) == (sent, 5, 2)
 
 
-def test_who_is_not_let_in_is_counted_and_blamed_on_no_version(gate: Gate) -> None:  # noqa: F811
+def test_who_is_not_let_in_is_counted_and_blamed_on_no_version(gate: Gate) -> None:
     gate.apply(KEYS, directory((key_of(1), "billing")))
     caller = gate.caller()
     assert caller.infer("guarded", BODY).status == 401
@@ -98,7 +98,7 @@ def test_who_is_not_let_in_is_counted_and_blamed_on_no_version(gate: Gate) -> No
     assert found[1].statuses == {"200": 1}
 
 
-def test_counters_outlive_a_change_of_the_listener(gate: Gate) -> None:  # noqa: F811
+def test_counters_outlive_a_change_of_the_listener(gate: Gate) -> None:
     for _ in range(3):
         gate.caller().infer(MODEL, BODY)
     wait_for(gate, lambda: sum(answers(gate).values()) == 3)
@@ -108,7 +108,7 @@ def test_counters_outlive_a_change_of_the_listener(gate: Gate) -> None:  # noqa:
     wait_for(gate, lambda: sum(answers(gate).values()) == 4)
 
 
-def test_latencies_are_read_in_bins_that_thresholds_can_be_told_by(gate: Gate) -> None:  # noqa: F811
+def test_latencies_are_read_in_bins_that_thresholds_can_be_told_by(gate: Gate) -> None:
     gate.caller().infer(MODEL, BODY)
 
     def flushed() -> bool:
