@@ -53,6 +53,7 @@ class CausesView(APIView):
 
 class CausesChartView(APIView):
     @extend_schema(
+        operation_id="endpoints_causes_chart",
         summary="One quantity of the root-cause board, as a chart",
         parameters=[
             OpenApiParameter("from", OpenApiTypes.DATETIME, required=True),
@@ -109,6 +110,7 @@ def _document(found: Board) -> dict[str, Any]:
         "steady": [
             {**_signal(one.signal), "level": round(one.level, 4)} for one in found.case.steady
         ],
+        "over_at": found.case.over_at and machine_time(found.case.over_at),
         "before": None
         if before is None
         else {"at": machine_time(before.at), "kind": before.kind, "text": said(before).title},

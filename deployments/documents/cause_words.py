@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -126,6 +127,9 @@ def sentences(board: Board) -> list[str]:
             else _("At the same time: %(what)s.") % {"what": mover_text(symptom)}
         )
     found += [f"→ {meaning.text}." for meaning in meanings(board)[:2]]
+    if case.over_at is not None:
+        at = timezone.localtime(case.over_at)
+        found.append(_("It was over at %(at)s.") % {"at": f"{at:%H:%M:%S}"})
     return found
 
 
@@ -235,7 +239,8 @@ def _meaning(one: Finding, board: Board) -> Meaning:
         code=one.code,
         text=str(MEANINGS[one.code]) % {"version": one.version},
         evidence=[_evidence(part) for part in one.evidence],
-        advice=str(ADVICE[one.advice]),
+        # Nobody rolls back from what is over.
+        advice="" if one.advice == "roll_back" and board.case.over_at else str(ADVICE[one.advice]),
         url=_url(one.advice, board),
     )
 

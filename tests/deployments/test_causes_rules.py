@@ -207,6 +207,26 @@ class TestTheFirstMove:
         )
         assert case.first is None
 
+    def test_what_is_over_is_said_to_be_over(self) -> None:
+        lasting = find_case([signal("errors", steps(1, (0, 0.1), (100, 9.0)))], [])
+        over = find_case([signal("errors", steps(1, (0, 0.1), (100, 9.0), (120, 0.1)))], [])
+        assert lasting.over_at is None
+        assert over.over_at == at(120)
+
+    def test_a_version_without_requests_any_more_is_over_too(self) -> None:
+        case = find_case(
+            [
+                signal("errors", steps(1, (0, 0.0)), 1),
+                signal("errors", [(at(120), 100.0), (at(121), 100.0)], 2),
+            ],
+            [],
+        )
+        assert case.over_at == at(122)
+
+    def test_what_goes_up_and_down_did_not_stay(self) -> None:
+        requests = signal("requests", series(lambda i: 200.0 if i % 3 else 0.0))
+        assert find_case([requests], []).steady == ()
+
     def test_nothing_that_moved_is_no_story(self) -> None:
         case = find_case([signal("p99", steps(1, (0, 20.0)))], [Happened(at(50), 0)])
         assert (case.symptom, case.movers, case.before) == (None, (), None)
@@ -299,6 +319,14 @@ class TestMeanings:
                 [
                     signal("gpu_memory", steps(1, (0, 3000.0), (60, 9000.0)), place="gpu-1"),
                     signal("errors", steps(2, (0, 0.1), (100, 20.0))),
+                ],
+            ),
+            (
+                "no_node",
+                [
+                    # A node that is back after ten seconds leaves two points.
+                    signal("no_node", series(lambda i: 60.0 if i in (100, 101) else 0.0)),
+                    signal("errors", series(lambda i: 61.6 if i in (100, 101) else 0.0)),
                 ],
             ),
             (

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from statistics import median
 
-from deployments.rules.causes.moves import MINUTES, SECONDS, Care, Move, level, moves
+from deployments.rules.causes.moves import (
+    LEAST_RATIO,
+    MINUTES,
+    SECONDS,
+    Care,
+    Move,
+    level,
+    moves,
+)
 from deployments.rules.causes.quantities import DEPTH, ORDER, Bad, Kind, Signal
 
 BEFORE = timedelta(minutes=5)
@@ -18,6 +26,11 @@ ENOUGH = 6
 """Points of a version that its level is taken from when versions are held against each other."""
 PLAIN = 50.0
 """Percent of errors that need no more than one point: a version that fails is soon taken off."""
+OUTRIGHT = frozenset({"errors", "no_node", "timeouts"})
+INSIDE = 0.8
+"""Share of a signal's points near its level from which on it is said to have stayed there."""
+QUIET_STEPS = 3
+"""So many steps without what was bad, and it is over."""
 TWICE = 2.0
 
 
@@ -73,7 +86,8 @@ class Happened:
 class Case:
     """One story: the symptom, what moved around it in order of time, what did not.
 
-    `before` is the newest thing that happened before the first move, None for none.
+    `before` is the newest thing that happened before the first move, None for none; `over_at` is
+    when the symptom was gone again, None while it lasts.
     """
 
     symptom: Mover | None
@@ -81,6 +95,7 @@ class Case:
     steady: tuple[Steady, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
     before: Happened | None = None
+    over_at: datetime | None = None
 
     @property
     def first(self) -> Mover | None:
@@ -123,6 +138,7 @@ def find_case(
         movers=tuple(movers),
         steady=_steady(signals, set(nearest)),
         contrasts=_contrasts(signals, symptom.move.at),
+        over_at=_over(symptom, max(one.points[-1][0] for one in signals if one.points)),
     )
     return _with_what_was_before(case, happened)
 
@@ -167,13 +183,33 @@ def _steady(signals: Sequence[Signal], moved: set[int]) -> tuple[Steady, ...]:
     return tuple(
         Steady(one, middle)
         for one in signals
-        if id(one) not in moved and (middle := level(one.points)) is not None
+        if id(one) not in moved
+        and (middle := level(one.points)) is not None
+        and _stays(one, middle)
     )
+
+
+def _stays(signal: Signal, middle: float) -> bool:
+    """What goes up and down all the time has moved nowhere, and did not stay either."""
+    band = max(signal.kind.least, LEAST_RATIO * abs(middle))
+    inside = sum(abs(value - middle) <= band for _at, value in signal.points)
+    return inside >= INSIDE * len(signal.points)
+
+
+def _over(symptom: Mover, end: datetime) -> datetime | None:
+    """When the symptom was gone: after the last point that is nearer to the bad level."""
+    move, step = symptom.move, timedelta(seconds=symptom.signal.step_s)
+    middle = (move.before + move.after) / 2
+    bad = [
+        at for at, value in symptom.signal.points if at >= move.at and (value > middle) == move.rose
+    ]
+    last = (bad[-1] if bad else move.at) + step
+    return last if end >= last + (QUIET_STEPS - 1) * step else None
 
 
 def _outright(signal: Signal, known: Sequence[Move]) -> Move | None:
     """The newest time that most requests began to fail, where it was over too soon for a level."""
-    if signal.kind.code != "errors":
+    if signal.kind.code not in OUTRIGHT:
         return None
     values = [value for _at, value in signal.points]
     for index in range(len(values) - 1, 0, -1):

@@ -15,6 +15,8 @@ from deployments.rules.statistics.rollups import Traffic, Work
 
 WINDOW_S = 30
 """Faults and latencies are those of the last half minute: fewer seconds hold too few requests."""
+BESIDE = ("rescued", "timeout", "no_node")
+"""What went wrong on the way to an answer, by the names of a `Traffic`'s statuses."""
 RATE_S = 5
 """Requests per second are a mean over five seconds."""
 
@@ -158,7 +160,7 @@ def _counts(by_version: Mapping[int, Traffic], bounds: tuple[float, ...]) -> dic
             traffic.caller_faults,
             traffic.provider_faults,
             buckets,
-            traffic.rescued,
+            *(traffic.statuses.get(name, 0) for name in BESIDE),
         ]
     return versions
 
@@ -182,6 +184,7 @@ def _traffic(counts: Mapping[str, Any], bounds: tuple[float, ...]) -> dict[int, 
     for version, (requests, caller, provider, buckets, *more) in counts.items():
         held = [buckets.get(str(index), 0) for index in range(len(bounds) + 1)]
         latency = histograms.Histogram(bounds, tuple(held)) if bounds else None
-        statuses = {"rescued": rescued} if (rescued := sum(more)) else {}
+        # A ring that an earlier release wrote holds fewer of them.
+        statuses = {name: count for name, count in zip(BESIDE, more, strict=False) if count}
         traffic[int(version)] = Traffic(requests, caller, provider, statuses, latency)
     return traffic
