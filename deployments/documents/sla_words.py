@@ -15,6 +15,7 @@ from console.templatetags.console_formats import latency, percentage, span, whol
 from console.templatetags.console_phrases import objective as objective_name
 from console.templatetags.console_states import look
 from deployments.documents.occurrence_words import Said, said
+from deployments.rules.incidents.spells import seconds_of
 from deployments.rules.objectives.sla_drawings import (
     BudgetDrawing,
     TrendDrawing,
@@ -102,7 +103,7 @@ def promise_context(page: SlaPage, now: datetime) -> dict[str, Any]:
         ],
         "terms": _terms(page),
         "incidents": [
-            {"row": one, "lasted": _lasted(one.started_at, one.ended_at)} for one in page.incidents
+            {"row": one, "lasted": seconds_of(page.spells[one.pk])} for one in page.incidents
         ],
         "gross": [judged(one) for one in page.with_everything],
         "days_table": [
@@ -250,7 +251,9 @@ def charts(
     month = Span(page.start, page.end)
     incidents = [
         Span(max(one.started_at, page.start), min(one.ended_at or now, page.end))
-        for one in page.incidents
+        for found in page.spells.values()
+        for one in found
+        if one.started_at < page.end and (one.ended_at or now) >= page.start
     ]
     return Charts(
         css=css,
@@ -303,10 +306,6 @@ def _budget(one: ObjectiveReport) -> str:
         facts["over"] = whole_number(-one.budget_left)
         return _("%(over)s more than the %(total)s that may fail") % facts
     return _("%(left)s of %(total)s left that may fail") % facts
-
-
-def _lasted(start: datetime, end: datetime | None) -> float | None:
-    return None if end is None else (end - start).total_seconds()
 
 
 def _terms(page: SlaPage) -> list[str]:

@@ -31,6 +31,7 @@ from deployments.selectors.incidents.pages import (
     incident_list,
     incident_page,
 )
+from deployments.selectors.incidents.spells import spells_of
 from deployments.selectors.traffic.endpoint_pages import endpoint_page
 from deployments.services.incidents.acts import acknowledge, comment, resolve
 from deployments.services.incidents.records import TOPIC
@@ -147,6 +148,7 @@ def _context(request: HttpRequest, incident: Incident) -> dict[str, Any]:
     return {
         "incident": incident,
         "shown": shown,
+        "spells": spells_of([incident])[incident.pk],
         "lines": [line_words(line) for line in shown.lines],
         "before_query": f"?{urlencode({'before': before.isoformat()})}" if before else "",
         "earlier_query": f"?{urlencode({'before': shown.earlier.isoformat()})}"

@@ -11,8 +11,13 @@ from django.utils import timezone
 
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, Notice, Team, TeamMembership
-from deployments.models import Endpoint, Incident, IncidentSeverity, Rollout, TrafficSplit
+from deployments.models import Alert, Endpoint, Incident, IncidentSeverity, Rollout, TrafficSplit
+from deployments.rules.incidents.spells import seconds_of
 from deployments.selectors.alerts.on_call import operators_of
+from deployments.selectors.incidents.pages import IncidentFilter, incident_list
+from deployments.selectors.incidents.spells import began_last, spells_of
+from deployments.services.alerts import messages
+from deployments.services.alerts.incidents import join_incident
 from deployments.services.incidents import acts as incident_acts
 from deployments.services.incidents import records as incidents
 from deployments.services.traffic.splits import offer_first_traffic
@@ -85,11 +90,76 @@ def test_what_begins_again_soon_is_the_same_incident_and_called_anew(
     first = open_one(endpoint, fleet_rows, at=now - timedelta(minutes=30))
     incident_acts.acknowledge(incident_id=first.pk, actor=fleet_rows.sam)
     Notice.objects.update(done_at=now)
-    incidents.end_incident(incident=first, at=now - timedelta(minutes=20), actor=fleet_rows.system)
+    incidents.end_incident(incident=first, at=now - timedelta(minutes=12), actor=fleet_rows.system)
     again = open_one(endpoint, fleet_rows, at=now, title="No node")
     assert again.pk == first.pk
     assert (again.ended_at, again.state, again.title) == (None, "open", "No node")
     assert Notice.objects.filter(recipient__username="sam", done_at__isnull=True).exists()
+
+
+def test_another_cause_after_callers_were_well_is_another_incident(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    now = timezone.now()
+    first = open_one(endpoint, fleet_rows, at=now - timedelta(minutes=12, seconds=5))
+    ended = now - timedelta(minutes=12)
+    incidents.end_incident(incident=first, at=ended, actor=fleet_rows.system)
+    second = open_one(
+        endpoint, fleet_rows, at=now, cause="no_node", title="No node has v1", severity="P1"
+    )
+    first.refresh_from_db()
+    assert second.pk != first.pk
+    assert (first.state, first.ended_at, first.severity) == ("resolved", ended, "P2")
+    assert (second.started_at, second.severity, second.title) == (now, "P1", "No node has v1")
+    assert messages.of_incident(second, "firing", now=now)["items"][0][
+        "started_at"
+    ] == second.started_at.isoformat()
+
+
+def test_a_fault_that_flaps_is_one_incident_that_counts_its_bad_spells_alone(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    now = timezone.now()
+    for minutes in (30, 20, 10):
+        began = now - timedelta(minutes=minutes)
+        incident = open_one(endpoint, fleet_rows, at=began)
+        incidents.end_incident(
+            incident=incident, at=began + timedelta(seconds=5), actor=fleet_rows.system
+        )
+    # One fault that shows itself in several ways: hardly well, then something else.
+    soon = now - timedelta(minutes=9)
+    incident = open_one(endpoint, fleet_rows, at=soon, cause="no_node", severity="P1", version=2)
+    assert Incident.objects.count() == 1
+    assert (incident.severity, incident.cause, incident.version) == ("P1", "no_node", 2)
+    assert began_last(incident) == soon
+    assert messages.of_incident(incident, "firing", now=now)["items"][0]["started_at"] == (
+        soon.isoformat()
+    )
+    assert seconds_of(spells_of([incident])[incident.pk]) is None
+    incidents.end_incident(
+        incident=incident, at=soon + timedelta(seconds=7), actor=fleet_rows.system
+    )
+    incident.refresh_from_db()
+    assert seconds_of(spells_of([incident])[incident.pk]) == 22
+    listed = incident_list(IncidentFilter(), user=fleet_rows.sam.user).get()
+    assert listed.since == soon  # type: ignore[attr-defined] # annotated
+
+
+def test_an_urgent_alert_makes_the_incident_that_it_joins_as_grave(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    incident = open_one(endpoint, fleet_rows)
+    now = timezone.now()
+    alert = Alert.objects.create(
+        rule_name="success-rate", severity="P1", state="firing", endpoint=endpoint,
+        signal="success_rate_percent", title="Too few requests succeed", started_at=now,
+        fired_at=now, seen_at=now, fingerprint="f", group_key=str(endpoint),
+    )  # fmt: skip
+    assert join_incident(alert, now) == incident
+    incident.refresh_from_db()
+    assert (incident.severity, incident.title, incident.cause) == ("P1", "v1 fails", "error_rate")
+    kinds = list(incident.events.values_list("kind", flat=True))
+    assert kinds == ["opened", "called", "alert", "called"]
 
 
 def test_those_on_call_are_told_once_and_no_longer_once_it_is_resolved(

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-SAME_WITHIN = timedelta(hours=1)
-"""A disturbance that begins so soon after callers were well again belongs to the one before."""
+SAME_WITHIN = timedelta(minutes=15)
+"""What returns so soon after callers were well again belongs to the disturbance before."""
+HARDLY_WELL = timedelta(minutes=2)
+"""So soon, whatever begins is the same disturbance: one fault shows itself in several ways."""
 
 NORMAL, OTHER_VERSION, FALLBACK, OPEN = 0, 1, 2, 3
 """Rollback levels: none, the last good version, the contract's fallback, the circuit open."""
@@ -47,7 +49,12 @@ def worse(one: str, other: str) -> str:
     return min(one, other)
 
 
-def is_the_same(ended_at: datetime | None, at: datetime) -> bool:
+def is_the_same(ended_at: datetime | None, at: datetime, *, same_cause: bool) -> bool:
     """Whether what begins `at` continues an unresolved incident whose callers were well since
-    `ended_at` (None: they still are not)."""
-    return ended_at is None or at - ended_at <= SAME_WITHIN
+    `ended_at` (None: they still are not).
+
+    The same cause that flaps makes no flood of incidents; another cause is another incident.
+    """
+    if ended_at is None:
+        return True
+    return at - ended_at <= (SAME_WITHIN if same_cause else HARDLY_WELL)

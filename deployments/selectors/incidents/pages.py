@@ -6,7 +6,8 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from console.errors import NotFound
 from console.models import Job, User
@@ -18,6 +19,7 @@ from deployments.models import (
     RolloutEvent,
     TrafficSplit,
 )
+from deployments.rules.incidents.spells import BEGAN_AGAIN
 
 BEFORE = timedelta(minutes=10)
 """What happened so long before an incident may be its cause: it stands in the timeline."""
@@ -79,9 +81,16 @@ class IncidentPage:
 
 
 def incident_list(wanted: IncidentFilter, *, user: User) -> QuerySet[Incident]:
-    """Incidents that match, newest first, with their endpoints and people (one query)."""
+    """Incidents that match, newest first, with their endpoints and people (one query).
+
+    Each has `since`: when its newest spell began.
+    """
+    again = IncidentEvent.objects.filter(
+        incident=OuterRef("pk"), kind=BEGAN_AGAIN, data__again=True
+    ).order_by("-at")
     found = (
         Incident.objects.visible_to(user)
+        .annotate(since=Coalesce(Subquery(again.values("at")[:1]), F("started_at")))
         .select_related("endpoint__model", "endpoint__environment", "acknowledged_by")
         .order_by("-started_at", "-pk")
     )

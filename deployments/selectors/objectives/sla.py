@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from deployments.models import Endpoint, Exclusion, Incident, MaintenanceWindow
+from deployments.models import Endpoint, Exclusion, MaintenanceWindow
 from deployments.models.objectives import AgreedSpan, AgreementState
 from deployments.rules.objectives import slo
 from deployments.rules.objectives.sla_months import budget_line, is_over, month_of, months_until
@@ -16,6 +16,7 @@ from deployments.rules.objectives.spans import Span
 from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.causes.occurrences import Occurrence, occurrences
 from deployments.selectors.incidents.pages import incidents_between
+from deployments.selectors.incidents.spells import spells_of
 from deployments.selectors.objectives.exclusions import excluded_spans
 from deployments.selectors.objectives.promises import attainments, last_hour, objectives_of
 from deployments.selectors.objectives.sla_counts import Steps, traffic_by
@@ -58,6 +59,7 @@ def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
     days = _days(counted)
     total = sum(counted.values(), Traffic())
     burn = last_hour([endpoint.pk], now).get(endpoint.pk)
+    incidents = incidents_between(endpoint, start, end)
     until = min(end, max(now, start))
     covered = coverage(endpoint, start, until, now=now)
     reports = [objective_report(one, slo.attain(one, total), burn) for one in objectives]
@@ -80,7 +82,8 @@ def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
         state=slo.worst([report.state for report in reports]),
         budget_lines=[budget_line(one, counted, start=start, end=until) for one in objectives],
         months=trend(endpoint, first, objectives),
-        incidents=_incidents(endpoint, start, end),
+        incidents=incidents,
+        spells=spells_of(incidents),
         changes=_changes(endpoint, start, end),
         left_out=_left_out(endpoint, start, end),
         with_everything=_gross(endpoint, start, end, objectives) if excluded else [],
@@ -187,10 +190,6 @@ def _gross(
     """What the objectives would be, had nothing been left out."""
     everything = traffic_between([endpoint.pk], start, end).get(endpoint.pk, Traffic())
     return [objective_report(one, slo.attain(one, everything)) for one in objectives]
-
-
-def _incidents(endpoint: Endpoint, start: datetime, end: datetime) -> list[Incident]:
-    return list(incidents_between(endpoint, start, end))
 
 
 def _changes(endpoint: Endpoint, start: datetime, end: datetime) -> list[Occurrence]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from deployments.models import Incident
+from deployments.rules.incidents.spells import Spell
 from deployments.rules.objectives import slo
 from deployments.rules.objectives.sla_months import BudgetLine
 from deployments.rules.objectives.slo import Attainment, Objective, Promise
@@ -105,7 +107,8 @@ class SlaPage:
     """One endpoint's month; `now` holds the objectives over their own windows.
 
     `objectives` leave out what the seats excluded; `with_everything` does not, and is empty
-    where nothing was excluded. `unobserved` are stretches in which nothing was counted.
+    where nothing was excluded. `spells` say when callers were not well in each
+    incident. `unobserved` are stretches in which nothing was counted.
     """
 
     environment: str
@@ -147,6 +150,7 @@ class SlaPage:
 
 def objective_report(
     objective: Objective, attained: Attainment, burn: Traffic | None = None
+    spells: dict[uuid.UUID, list[Spell]] = field(default_factory=dict)
 ) -> ObjectiveReport:
     """An objective's figures; the burn rate is that of the traffic given."""
     recent = slo.attain(objective, burn) if burn else None

@@ -14,6 +14,7 @@ from deployments.services.alerts.records import SYSTEM
 from deployments.services.incidents.records import (
     add_event,
     end_incident,
+    make_graver,
     open_incident,
     unresolved_incident,
 )
@@ -52,6 +53,14 @@ def join_incident(alert: Alert, now: datetime) -> Incident | None:
         message=alert.title,
         data={"alert": str(alert.pk), "version": alert.version or None},
     )
+    if incident.ended_at is None:
+        make_graver(
+            incident=incident,
+            severity=alert.severity,
+            at=alert.fired_at or now,
+            actor=actor,
+            why=alert.title,
+        )
     Alert.objects.filter(pk=alert.pk).update(incident=incident)
     alert.incident = incident
     return incident

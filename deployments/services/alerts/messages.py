@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from deployments.models import Alert, Incident
+from deployments.selectors.incidents.spells import began_last
 
 MOST_ITEMS = 20
 _ORDER = {"P1": 0, "P2": 1, "P3": 2}
@@ -24,7 +25,7 @@ def of_alerts(alerts: Sequence[Alert], why: str, *, now: datetime) -> dict[str, 
 
 
 def of_incident(incident: Incident, why: str, *, now: datetime) -> dict[str, Any]:
-    """A message about an incident."""
+    """A message about an incident, and the spell that it is in (one query)."""
     endpoint = incident.endpoint
     item = {
         "id": str(incident.pk),
@@ -39,7 +40,7 @@ def of_incident(incident: Incident, why: str, *, now: datetime) -> dict[str, Any
         "version": incident.version or 0,
         "rule": "incident",
         "cause": incident.cause,
-        "started_at": incident.started_at.isoformat(),
+        "started_at": began_last(incident).isoformat(),
         "ended_at": _moment(incident.ended_at),
         "path": f"/incidents/{incident.pk}/",
     }

@@ -51,13 +51,19 @@ def open_incident(
 
     Those on call are told when it is new and when it becomes graver, unless `calling` is False:
     then what found it tells them itself. One whose callers were well
-    for an hour is closed by itself, and a new one begun. Belongs inside the transaction of what
-    found it; holds the endpoint's row. What led here has asked for permission.
+    is closed by itself, and a new one begun, unless its cause returns soon, or a person acts.
+    Belongs inside the transaction of what found it; holds the endpoint's row. What led here has
+    asked for permission.
     """
     with transaction.atomic():
         Endpoint.objects.select_for_update(of=("self",)).get(pk=endpoint.pk)
         incident = _unresolved(endpoint)
-        if incident is not None and not rules.is_the_same(incident.ended_at, at):
+        if incident is not None and not rules.is_the_same(
+            # What a person does soon after is seeing to what has been.
+            incident.ended_at,
+            at,
+            same_cause=cause == incident.cause or not actor.is_system,
+        ):
             close_incident(
                 incident, at=at, actor=actor, summary="Closed by itself: the next one has begun."
             )
@@ -76,6 +82,8 @@ def open_incident(
                 message=message,
                 calling=calling,
             )
+        if version is not None and incident.ended_at is not None:
+            incident.version = version
         _join(incident, title, severity, at, actor, level, message, cause, calling=calling)
         if rollout is not None and incident.rollout_id is None:
             incident.rollout = rollout
@@ -124,6 +132,20 @@ def end_incident(*, incident: Incident, at: datetime, actor: Actor, message: str
         add_event(incident=incident, kind="ended", at=at, actor=actor, message=message)
         record_act(incident, "incident.end", actor, reason=message)
     return incident
+
+
+def make_graver(*, incident: Incident, severity: str, at: datetime, actor: Actor, why: str) -> None:
+    """Raise the severity to the graver of both, and call people of it where that is news."""
+    with transaction.atomic():
+        locked = locked_incident(incident.pk)
+        graver = rules.worse(severity, locked.severity)
+        if graver == locked.severity or locked.state == IncidentState.RESOLVED:
+            return
+        locked.severity = incident.severity = graver
+        locked.save(update_fields=["severity"])
+        _call(locked, at, actor)
+        _announce(locked)
+        record_act(locked, "incident.escalate", actor, reason=why)
 
 
 def end_settled(now: datetime) -> int:
@@ -231,7 +253,8 @@ def _join(
 ) -> None:
     """The disturbance goes on, or again: a line, the worst severity, and callers are not well."""
     graver = rules.worse(severity, incident.severity) != incident.severity
-    again = incident.ended_at is not None and actor.is_system
+    new_spell = incident.ended_at is not None
+    again = new_spell and actor.is_system
     incident.severity = rules.worse(severity, incident.severity)
     incident.ended_at = None
     if again:
@@ -248,7 +271,7 @@ def _join(
         actor=actor,
         level=level,
         message=message or title,
-        data={"cause": cause, "severity": severity},
+        data={"cause": cause, "severity": severity, "again": new_spell},
     )
     if graver or again:
         if calling:
