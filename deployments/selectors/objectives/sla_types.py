@@ -130,6 +130,7 @@ class SlaPage:
     budget_lines: list[BudgetLine] = field(default_factory=list)
     months: list[MonthReport] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
+    spells: dict[uuid.UUID, list[Spell]] = field(default_factory=dict)
     changes: list[Occurrence] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     with_everything: list[ObjectiveReport] = field(default_factory=list)
@@ -150,7 +151,6 @@ class SlaPage:
 
 def objective_report(
     objective: Objective, attained: Attainment, burn: Traffic | None = None
-    spells: dict[uuid.UUID, list[Spell]] = field(default_factory=dict)
 ) -> ObjectiveReport:
     """An objective's figures; the burn rate is that of the traffic given."""
     recent = slo.attain(objective, burn) if burn else None
