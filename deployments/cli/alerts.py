@@ -9,6 +9,7 @@ import click
 
 from deployments.cli.client import USAGE, CliError
 from deployments.cli.output import show, table
+from deployments.cli.prefixes import whole_id
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -52,7 +53,7 @@ def list_alerts(session: Session, /, state: str, **wanted: str) -> None:
 @click.pass_obj
 def show_alert(session: Session, alert: str) -> None:
     """An alert with what was measured and what was done, in order."""
-    found = session.client.get(f"/alerts/{alert}/")
+    found = session.client.get(f"/alerts/{_alert(session, alert)}/")
     show(found, as_json=session.as_json, words=_words(found))
 
 
@@ -62,7 +63,7 @@ def show_alert(session: Session, alert: str) -> None:
 @click.pass_obj
 def acknowledge(session: Session, alert: str, note: str) -> None:
     """Say that you see to it; nobody else is called for it."""
-    found = session.client.post(f"/alerts/{alert}/acknowledge/", {"note": note})
+    found = session.client.post(f"/alerts/{_alert(session, alert)}/acknowledge/", {"note": note})
     show(found, as_json=session.as_json, words=f"{found['acknowledged_by']} sees to it.")
 
 
@@ -72,7 +73,7 @@ def acknowledge(session: Session, alert: str, note: str) -> None:
 @click.pass_obj
 def comment(session: Session, alert: str, text: str) -> None:
     """Write a line into the timeline."""
-    found = session.client.post(f"/alerts/{alert}/comments/", {"text": text})
+    found = session.client.post(f"/alerts/{_alert(session, alert)}/comments/", {"text": text})
     show(found, as_json=session.as_json, words="Written.")
 
 
@@ -118,8 +119,13 @@ def create(session: Session, /, lasts: str, **given: str) -> None:
 @click.pass_obj
 def end(session: Session, silence: str) -> None:
     """End one before its time."""
-    found = session.client.post(f"/silences/{silence}/end/", {})
+    whole = whole_id(session.client, silence, ("/silences/", "/silences/?over=1"), of="silence")
+    found = session.client.post(f"/silences/{whole}/end/", {})
     show(found, as_json=session.as_json, words="It is over; what still fires is told.")
+
+
+def _alert(session: Session, given: str) -> str:
+    return whole_id(session.client, given, ("/alerts/",), of="alert")
 
 
 def _span(text: str) -> timedelta:

@@ -10,6 +10,7 @@ import click
 
 from deployments.cli.client import USAGE, CliError
 from deployments.cli.output import show, table
+from deployments.cli.prefixes import whole_id
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -232,6 +233,7 @@ def messages(session: Session, state: str, channel: str, why: str) -> None:
 @click.pass_obj
 def retry(session: Session, message: str) -> None:
     """Send a message that failed once more."""
+    message = whole_id(session.client, message, ("/alert-deliveries/",), of="message")
     found = session.client.post(f"/alert-deliveries/{message}/retry/", {})
     show(found, as_json=session.as_json, words=f"It is sent to {found['receiver']} again.")
 

@@ -9,6 +9,7 @@ import click
 from deployments.cli.client import GATE_FAILED, CliError
 from deployments.cli.jobs import follow
 from deployments.cli.output import show, table
+from deployments.cli.prefixes import whole_id
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -78,7 +79,8 @@ def list_diagnoses(session: Session, state: str, node: str, model: str) -> None:
 @click.pass_obj
 def show_diagnosis(session: Session, diagnosis: str) -> None:
     """What the five steps found."""
-    found = session.client.get(f"/diagnoses/{diagnosis}/")
+    whole = whole_id(session.client, diagnosis, ("/diagnoses/",), of="diagnosis")
+    found = session.client.get(f"/diagnoses/{whole}/")
     show(found, as_json=session.as_json, words=_words(found))
 
 

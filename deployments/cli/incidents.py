@@ -10,6 +10,7 @@ import click
 
 from deployments.cli.client import USAGE, CliError
 from deployments.cli.output import show, table
+from deployments.cli.prefixes import whole_id
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -61,7 +62,7 @@ def list_incidents(session: Session, state: str, environment: str, severity: str
 def show_incident(session: Session, incident: str, before: str) -> None:
     """An incident with what machines and people did, in order; the newest 200 lines."""
     query = {"before": before} if before else {}
-    found = session.client.get(f"/incidents/{incident}/", **query)
+    found = session.client.get(f"/incidents/{_incident(session, incident)}/", **query)
     show(found, as_json=session.as_json, words=_words(found))
 
 
@@ -70,7 +71,7 @@ def show_incident(session: Session, incident: str, before: str) -> None:
 @click.pass_obj
 def acknowledge(session: Session, incident: str) -> None:
     """Say that you see to it."""
-    found = session.client.post(f"/incidents/{incident}/acknowledge/", {})
+    found = session.client.post(f"/incidents/{_incident(session, incident)}/acknowledge/", {})
     words = f"{found['acknowledged_by']} sees to it."
     show(found, as_json=session.as_json, words=words)
 
@@ -81,7 +82,9 @@ def acknowledge(session: Session, incident: str) -> None:
 @click.pass_obj
 def resolve(session: Session, incident: str, summary: str) -> None:
     """Close it; those on call are called no more."""
-    found = session.client.post(f"/incidents/{incident}/resolve/", {"summary": summary})
+    found = session.client.post(
+        f"/incidents/{_incident(session, incident)}/resolve/", {"summary": summary}
+    )
     show(found, as_json=session.as_json, words="Resolved.")
 
 
@@ -91,7 +94,9 @@ def resolve(session: Session, incident: str, summary: str) -> None:
 @click.pass_obj
 def comment(session: Session, incident: str, text: str) -> None:
     """Write a line into the timeline."""
-    found = session.client.post(f"/incidents/{incident}/comments/", {"text": text})
+    found = session.client.post(
+        f"/incidents/{_incident(session, incident)}/comments/", {"text": text}
+    )
     show(found, as_json=session.as_json, words="Written.")
 
 
@@ -140,6 +145,10 @@ def set_policy(
         **{"If-Match": f'"{found["revision"]}"'},
     ).json()
     show(answer, as_json=session.as_json, words=_policy_words(endpoint, answer))
+
+
+def _incident(session: Session, given: str) -> str:
+    return whole_id(session.client, given, ("/incidents/",), of="incident")
 
 
 def _path(endpoint: str) -> str:

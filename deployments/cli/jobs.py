@@ -8,6 +8,7 @@ import click
 
 from deployments.cli.client import GATE_FAILED, CliError
 from deployments.cli.output import note, show, table
+from deployments.cli.prefixes import whole_id
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -58,6 +59,7 @@ def list_jobs(session: Session, state: str, kind: str) -> None:
 @click.pass_obj
 def show_job(session: Session, job_id: str, wait: bool) -> None:
     """One job with its log."""
+    job_id = _job(session, job_id)
     if wait:
         follow(session, job_id)
     job = session.client.get(f"/jobs/{job_id}/")
@@ -74,7 +76,7 @@ def show_job(session: Session, job_id: str, wait: bool) -> None:
 @click.pass_obj
 def cancel_job(session: Session, job_id: str) -> None:
     """Ask a job to stop."""
-    job = session.client.post(f"/jobs/{job_id}/cancel/")
+    job = session.client.post(f"/jobs/{_job(session, job_id)}/cancel/")
     show(job, as_json=session.as_json, words=f"{job['kind']} {job['subject']}: {job['state']}")
 
 
@@ -83,5 +85,9 @@ def cancel_job(session: Session, job_id: str) -> None:
 @click.pass_obj
 def retry_job(session: Session, job_id: str) -> None:
     """Put an ended job back into its queue."""
-    job = session.client.post(f"/jobs/{job_id}/retry/")
+    job = session.client.post(f"/jobs/{_job(session, job_id)}/retry/")
     show(job, as_json=session.as_json, words=f"{job['kind']} {job['subject']}: {job['state']}")
+
+
+def _job(session: Session, given: str) -> str:
+    return whole_id(session.client, given, ("/jobs/",), of="job")

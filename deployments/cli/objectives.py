@@ -9,10 +9,13 @@ import click
 
 from deployments.cli.client import USAGE, CliError
 from deployments.cli.output import show, table
+from deployments.cli.prefixes import whole_id
+from deployments.rules.objectives.figures import minutes_left, reached, requests_left
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
 
+WINDOWS, EXCLUSIONS = ("/maintenance-windows/",), ("/exclusions/",)
 MOMENT = click.DateTime(["%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"])
 
 
@@ -60,6 +63,7 @@ def propose_maintenance(
 @click.pass_obj
 def agree_to_maintenance(session: Session, window: str) -> None:
     """Agree for the seat that you sit in."""
+    window = whole_id(session.client, window, WINDOWS, of="maintenance window")
     _act(session, f"/maintenance-windows/{window}/agree/", {})
 
 
@@ -69,6 +73,7 @@ def agree_to_maintenance(session: Session, window: str) -> None:
 @click.pass_obj
 def withdraw_maintenance(session: Session, window: str, reason: str) -> None:
     """Take it back; one that runs ends now."""
+    window = whole_id(session.client, window, WINDOWS, of="maintenance window")
     _act(session, f"/maintenance-windows/{window}/withdraw/", {"reason": reason})
 
 
@@ -85,6 +90,15 @@ def exclusions() -> None:
 def list_exclusions(session: Session, environment: str, model: str, state: str) -> None:
     """Exclusions, latest first."""
     _list(session, "/exclusions/", environment, model, state)
+
+
+@exclusions.command("show")
+@click.argument("exclusion")
+@click.pass_obj
+def show_exclusion(session: Session, exclusion: str) -> None:
+    """One exclusion, and what the promise reads with that time and without it."""
+    found = session.client.get(f"/exclusions/{exclusion}/")
+    show(found, as_json=session.as_json, words=_words(found))
 
 
 @exclusions.command("propose")
@@ -105,6 +119,8 @@ def propose_exclusion(
     incident: str | None,
 ) -> None:
     """Ask the three seats; who sits in one agrees by proposing."""
+    if incident:
+        incident = whole_id(session.client, incident, ("/incidents/",), of="incident")
     body = {
         "starts_at": _utc(start),
         "ends_at": _utc(end),
@@ -121,6 +137,7 @@ def propose_exclusion(
 @click.pass_obj
 def agree_to_exclusion(session: Session, exclusion: str) -> None:
     """Agree for the seat that you sit in."""
+    exclusion = whole_id(session.client, exclusion, EXCLUSIONS, of="exclusion")
     _act(session, f"/exclusions/{exclusion}/agree/", {})
 
 
@@ -130,6 +147,7 @@ def agree_to_exclusion(session: Session, exclusion: str) -> None:
 @click.pass_obj
 def withdraw_exclusion(session: Session, exclusion: str, reason: str) -> None:
     """Take it back: the time counts again."""
+    exclusion = whole_id(session.client, exclusion, EXCLUSIONS, of="exclusion")
     _act(session, f"/exclusions/{exclusion}/withdraw/", {"reason": reason})
 
 
@@ -168,20 +186,30 @@ def _list(session: Session, path: str, environment: str, model: str, state: str)
 
 def _words(one: dict[str, Any]) -> str:
     agreed = ", ".join(word["seat"] for word in one["agreements"]) or "nobody yet"
-    return (
+    lines = [
         f"{one['id']}: {one['environment']}/{one['model']} from {one['starts_at']} "
         f"to {one['ends_at']} is {one['state']} (agreed: {agreed})."
+    ]
+    return "\n".join([*lines, *(_effect(effect) for effect in one.get("effects", []))])
+
+
+def _effect(one: dict[str, Any]) -> str:
+    target = one["target"]
+    return (
+        f"  {one['month'][:7]} {one['name']}: {reached(one['counted'], target)} "
+        f"({one['counted_state']}) while it counts, {reached(one['left_out'], target)} "
+        f"({one['left_out_state']}) once it is left out; promised are {target:g} %."
     )
 
 
 def _standing(one: dict[str, Any]) -> str:
-    reached = "no requests" if one["attained"] is None else f"{one['attained']:.4f} %"
+    attained = reached(one["attained"], one["target"])
     limit = "" if one["threshold_ms"] is None else f" within {one['threshold_ms']:g} ms"
     minutes = one["minutes"]
     lines = [
-        f"{one['name']}: {one['target']:g} %{limit}, reached {reached}: {one['state']}",
-        f"  requests: {one['budget_left']:.0f} of {one['budget_total']:.0f} may still be bad",
-        f"  minutes:  {minutes['left']:.1f} of {minutes['total']:.1f} may still be bad "
+        f"{one['name']}: {one['target']:g} %{limit}, reached {attained}: {one['state']}",
+        f"  requests: {requests_left(one['budget_left'], one['budget_total'])}",
+        f"  minutes:  {minutes_left(minutes['left'], minutes['total'])} "
         f"({minutes['excluded']} left out, {minutes['unknown']} without requests)",
     ]
     for burn in one["burns"]:

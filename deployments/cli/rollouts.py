@@ -11,6 +11,7 @@ import click
 from deployments.cli.client import GATE_FAILED, USAGE, CliError
 from deployments.cli.deploying import endpoint_path
 from deployments.cli.output import note, show, table
+from deployments.cli.prefixes import whole_id
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -125,6 +126,7 @@ def _find(session: Session, endpoint: str, rollout_id: str, *, active: bool) -> 
             words = "No rollout is under way" if active else "There was no rollout"
             raise CliError(f"{words} at {endpoint}.", exit_code=USAGE)
         rollout_id = found[0]["id"]
+    rollout_id = whole_id(session.client, rollout_id, (path,), of="rollout")
     answer: dict[str, Any] = session.client.get(f"{path}{rollout_id}/")
     return answer
 

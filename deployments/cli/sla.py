@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import click
 
 from deployments.cli.client import GATE_FAILED, CliError
 from deployments.cli.deploying import endpoint_path
 from deployments.cli.output import show, table
+from deployments.cli.prefixes import whole_id
+from deployments.rules.objectives.figures import reached, requests_left, share_left
 
 if TYPE_CHECKING:
     from deployments.cli.main import Session
@@ -49,10 +52,16 @@ def show_promise(session: Session, endpoint: str, month: str, gate: bool) -> Non
         answer,
         as_json=session.as_json,
         words=table(
-            ("OBJECTIVE", "TARGET %", "ATTAINED %", "BUDGET LEFT", "STATE"),
+            ("OBJECTIVE", "TARGET", "ATTAINED", "BUDGET LEFT", "STATE"),
             (
-                (o["name"], o["target"], o["attained"], o["budget_left"], o["state"])
-                for o in objectives
+                (
+                    one["name"],
+                    f"{one['target']:g} %",
+                    reached(one["attained"], one["target"]),
+                    requests_left(one["budget_left"], one["budget_total"]),
+                    one["state"],
+                )
+                for one in objectives
             ),
         ),
     )
@@ -78,7 +87,7 @@ def list_promises(session: Session, environment: str, team: str, state: str) -> 
                     f"{one['environment']}/{one['model']}",
                     one["team"],
                     one["state"],
-                    _percent(one["budget_left_share"]),
+                    share_left(one["budget_left_share"]),
                     ", ".join(_reached(objective) for objective in one["objectives"]),
                 )
                 for one in page["results"]
@@ -153,6 +162,7 @@ def shares(session: Session, endpoint: str) -> None:
 @click.pass_obj
 def unshare(session: Session, link: str, reason: str) -> None:
     """Take a link back."""
+    link = whole_id(session.client, link, _share_lists(session), of="link")
     found = session.client.post(f"/sla-shares/{link}/revoke/", {"reason": reason})
     show(found, as_json=session.as_json, words="It shows nothing any more.")
 
@@ -216,6 +226,18 @@ def send(session: Session, report: int) -> None:
     show(found, as_json=session.as_json, words=f"Job {found['job']} sends it.")
 
 
+def _share_lists(session: Session) -> Iterator[str]:
+    """Where the links of every promise are listed; asked for only when a whole id is missing."""
+    query: dict[str, str] = {"limit": "200"}
+    while True:
+        page = session.client.get("/sla/", **query)
+        for one in page["results"]:
+            yield f"/endpoints/{one['environment']}/{one['model']}/sla/shares/"
+        if not page["next"]:
+            return
+        query["cursor"] = parse_qs(urlsplit(page["next"]).query)["cursor"][0]
+
+
 def _save(
     session: Session, endpoint: str, kind: str, query: dict[str, str], out: Path | None
 ) -> None:
@@ -232,13 +254,8 @@ def _save(
     )
 
 
-def _percent(share: float | None) -> str:
-    return "—" if share is None else f"{share * 100:.0f} %"
-
-
 def _reached(objective: dict[str, Any]) -> str:
-    attained = objective["attained"]
-    return f"{objective['name']} " + ("—" if attained is None else f"{attained:.3f} %")
+    return f"{objective['name']} {reached(objective['attained'], objective['target'])}"
 
 
 def _about(one: dict[str, Any]) -> str:

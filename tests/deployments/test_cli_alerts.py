@@ -42,7 +42,6 @@ def test_the_command_line_sees_to_alerts_silences_them_and_decides_rules(
         fingerprint="one",
         group_key="node local",
     )
-    # A table for people wraps at the width of the terminal.
     assert "firing" in run("alerts", "list").out
     listed = run("alerts", "list", "--json").body["results"]
     assert [one["title"] for one in listed] == ["The node does not answer"]
