@@ -67,18 +67,20 @@ def span(seconds: object) -> str:
         return NOTHING
     if abs(number) < 1:
         return latency(number * 1000)
+    # Outside of the f-strings, where the search for strings to translate finds them.
+    second, minute, hour, day = gettext("s"), gettext("min"), gettext("h"), gettext("d")
     if number < 60:
-        return f"{trimmed(number, 1 if number < 10 else 0)}{NBSP}{gettext('s')}"
+        return f"{trimmed(number, 1 if number < 10 else 0)}{NBSP}{second}"
     whole = round(number)
     minutes, rest = divmod(whole, 60)
     hours, minutes_rest = divmod(minutes, 60)
     days, hours_rest = divmod(hours, 24)
     if days:
-        parts = f"{days}{NBSP}{gettext('d')}", f"{hours_rest}{NBSP}{gettext('h')}"
+        parts = f"{days}{NBSP}{day}", f"{hours_rest}{NBSP}{hour}"
     elif hours:
-        parts = f"{hours}{NBSP}{gettext('h')}", f"{minutes_rest:02d}{NBSP}{gettext('min')}"
+        parts = f"{hours}{NBSP}{hour}", f"{minutes_rest:02d}{NBSP}{minute}"
     else:
-        parts = f"{minutes}{NBSP}{gettext('min')}", f"{rest:02d}{NBSP}{gettext('s')}"
+        parts = f"{minutes}{NBSP}{minute}", f"{rest:02d}{NBSP}{second}"
     return NBSP.join(parts)
 
 
@@ -88,7 +90,7 @@ def latency(milliseconds: object) -> str:
     if number is None:
         return NOTHING
     if abs(number) >= 1000:
-        return f"{significant(number / 1000)}{NBSP}s"
+        return f"{significant(number / 1000)}{NBSP}{gettext('s')}"
     return f"{significant(number)}{NBSP}ms"
 
 

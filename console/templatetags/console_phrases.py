@@ -2,7 +2,8 @@
 
 Services and the sandbox write plain English into the database: the steps of a job, the titles of a
 report's checks, the reasons of a setting. What is said again and again is listed here; a phrase
-that is not listed is shown as it was stored. `{x}` stands for whatever is stored there.
+that is not listed is shown as it was stored. `{x}` stands for whatever is stored there; `{t}` is a
+phrase itself.
 """
 
 from __future__ import annotations
@@ -42,6 +43,14 @@ FAULT_KINDS: Final = {
 OBJECTIVES: Final = {
     "latency": gettext_lazy("Latency"),
     "availability": gettext_lazy("Availability"),
+}
+
+ANSWERS: Final = {
+    "rescued": gettext_lazy("Failed at first, answered by another attempt"),
+    "timeout": gettext_lazy("No answer in time"),
+    "no_node": gettext_lazy("No node was there to answer"),
+    "caller_left": gettext_lazy("The caller left before there was an answer"),
+    "unblamed": gettext_lazy("Counts against nobody by the contract"),
 }
 
 STEPS: Final = (
@@ -266,6 +275,20 @@ ALERTS: Final = (
     _("{x} more are wrong than are told."),
     _("The alert rule cannot be read."),
 )
+ROLLOUTS: Final = (
+    _("Rollout of v{x} was taken back by its analysis"),
+    _("v{x} has no traffic any more; v{y} serves."),
+    _("Rollout of v{x}: step {y}."),
+    _("Rollout of v{x} ended. {t}"),
+    _("{x} of {y} requests failed within {s} s ({p} %, limit {l} %)."),
+    _("{x} of {y} requests took longer than {l} ms within {s} s; 1 % may."),
+    _("{x} of {y} sampled answers break what the contract says of its outputs."),
+    _("No node has the new version ready."),
+    _("No node has the new version ready, so it cannot take traffic."),
+    _("Not every gateway has acknowledged the step's weight yet."),
+    _("It waits until somebody lets it go on."),
+    _("Not yet measured successfully at this weight: {x}."),
+)
 
 DELIVERIES: Final = (
     _("The channel was removed."),
@@ -278,7 +301,17 @@ DELIVERIES: Final = (
 )
 
 
-ALL: Final = (*STEPS, *CHECKS, *REASONS, *REFUSALS, *DUTIES, *INCIDENTS, *ALERTS, *DELIVERIES)
+ALL: Final = (
+    *STEPS,
+    *CHECKS,
+    *REASONS,
+    *REFUSALS,
+    *DUTIES,
+    *INCIDENTS,
+    *ALERTS,
+    *ROLLOUTS,
+    *DELIVERIES,
+)
 PLACEHOLDER: Final = re.compile(r"\\{(\w)\\}")
 FIXED: Final = frozenset(text for text in ALL if "{x}" not in text)
 OPEN: Final = tuple(
@@ -295,7 +328,10 @@ def phrase(stored: object) -> str:
         return gettext(text)
     for pattern, source in OPEN:
         if found := pattern.fullmatch(text):
-            return gettext(source).format(**found.groupdict())
+            holes = found.groupdict()
+            if "t" in holes:
+                holes["t"] = phrase(holes["t"])
+            return gettext(source).format(**holes)
     return text
 
 
@@ -307,6 +343,11 @@ def job_kind(kind: str) -> str:
 def fault_kind(kind: str) -> str:
     """What was done to the audit trail, in a word."""
     return str(FAULT_KINDS.get(kind, kind))
+
+
+def answer_status(name: str) -> str:
+    """A status that gateways count: HTTP's number as it is, what lies across them in words."""
+    return str(ANSWERS.get(name, name))
 
 
 def objective(name: str) -> str:

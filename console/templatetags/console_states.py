@@ -11,6 +11,7 @@ from typing import Final
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "rolled_back": StateLook("bad", "back", _("Rolled back")),
     },
     "incident": {
-        "open": StateLook("bad", "bad", _("Open")),
+        "open": StateLook("bad", "bad", pgettext_lazy("incident", "Open")),
         "acknowledged": StateLook("warn", "active", _("Seen to")),
         "resolved": StateLook("ok", "good", _("Resolved")),
     },
@@ -250,7 +251,7 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
         "revoked": StateLook("bad", "stopped", _("Revoked")),
     },
     "share": {
-        "open": StateLook("ok", "good", _("Open")),
+        "open": StateLook("ok", "good", _("Active")),
         "expired": StateLook("neutral", "stopped", _("Expired")),
         "revoked": StateLook("bad", "stopped", _("Revoked")),
     },

@@ -24,8 +24,9 @@ from deployments.api.alert_serializers import (
     SilenceRequestSerializer,
     SilenceSerializer,
 )
+from deployments.documents.alert_words import signal_title
 from deployments.models import Alert, Silence
-from deployments.selectors.alerts.charts import alert_chart
+from deployments.selectors.alerts.charts import alert_chart, drawn_signal
 from deployments.selectors.alerts.pages import (
     AlertFilter,
     alert_page,
@@ -114,7 +115,8 @@ class AlertChartView(APIView):
     )
     def get(self, request: Request, alert_id: uuid.UUID) -> Response:
         alert = find_alert(alert_id, user=user_of(request))
-        return Response(alert_chart(alert, now=timezone.now()))
+        title = signal_title(drawn_signal(alert))
+        return Response(alert_chart(alert, now=timezone.now(), title=title))
 
 
 @extend_schema(

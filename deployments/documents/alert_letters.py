@@ -10,7 +10,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.templatetags.console_phrases import phrase
+from console.templatetags.console_phrases import objective, phrase
 from deployments.models import AlertDelivery
 from deployments.rules.alerts.letters import LONGEST_TITLE, TEST, Letter, shortened
 
@@ -105,7 +105,7 @@ def _facts(item: dict[str, Any]) -> list[tuple[str, str]]:
     if item.get("device"):
         found.append((_("Device"), item["device"]))
     if item.get("label"):
-        found.append((_("Series"), item["label"]))
+        found.append((_("Series"), objective(item["label"])))
     if item.get("value") is not None:
         found.append((_("Value"), _figure(item["value"], item["unit"])))
     if item.get("threshold") is not None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from console.templatetags.console_phrases import phrase
+from console.templatetags.console_phrases import objective, phrase
 from deployments.models import Alert, AlertEvent
 from deployments.rules.alerts.catalogue import SIGNALS as FIXED
 from deployments.rules.alerts.catalogue import Source, signal_of
@@ -149,7 +149,7 @@ def about_of(alert: Alert) -> str:
     if alert.device:
         parts.append(alert.device)
     if alert.label:
-        parts.append(phrase(alert.label))
+        parts.append(phrase(objective(alert.label)))
     return " · ".join(parts) or _("The whole installation")
 
 
@@ -164,7 +164,7 @@ def condition_words(condition: Condition) -> str:
     if condition.own_limit:
         words = _("%(words)s, or its contract’s own limit") % {"words": words}
     if condition.label:
-        words = _("%(words)s of %(label)s") % {"words": words, "label": condition.label}
+        words = _("%(words)s of %(label)s") % {"words": words, "label": objective(condition.label)}
     return words
 
 

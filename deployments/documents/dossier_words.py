@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import Invalid
 from console.models import Role, User
+from console.templatetags.console_phrases import phrase
 from deployments.models import Deployment, SplitCause, TrafficSplit
 from deployments.selectors.dossiers import Dossier, dossier
 from deployments.services.dossiers import approval_holds, release_holds, signature_holds
@@ -154,7 +155,7 @@ def _split(split: TrafficSplit, number: int) -> dict[str, Any]:
         "mode": split.mode,
         "cause": SplitCause(split.cause).label,
         "author": split.author,
-        "reason": split.reason,
+        "reason": phrase(split.reason),
     }
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from console.models import User
 from deployments.models.rollouts import Rollout
@@ -15,7 +16,7 @@ from models_registry.models.catalog import OfModelQuerySet
 
 
 class IncidentState(models.TextChoices):
-    OPEN = "open", _("Open")
+    OPEN = "open", pgettext_lazy("incident", "Open")
     ACKNOWLEDGED = "acknowledged", _("Acknowledged")
     RESOLVED = "resolved", _("Resolved")
 

@@ -13,6 +13,7 @@ from console.templatetags.console_formats import (
     trimmed,
     whole_number,
 )
+from console.templatetags.console_phrases import phrase
 from deployments.models import Measurement, RolloutEvent
 from deployments.rules.rollouts.conditions import Condition
 from deployments.rules.rollouts.progress import Cause
@@ -112,7 +113,7 @@ def situation(page: RolloutPage) -> str:
     if sentence is not None:
         return str(sentence) % versions
     if page.rollout.ended_at:
-        return page.rollout.message
+        return phrase(page.rollout.message)
     return _under_way(page) % {**versions, "percent": percentage(page.progress.weight / 100)}
 
 
@@ -223,7 +224,7 @@ def verdict_sentence(metric: Metric, found: Measurement) -> str:
     }
     if found.value is None or (found.requests or 0) < metric.min_requests:
         if found.phase == "error":
-            return found.message
+            return phrase(found.message)
         if metric.kind is MetricKind.TELEMETRY:
             return (
                 _("%(metric)s: %(requests)s measured values, and %(needed)s are needed to judge.")

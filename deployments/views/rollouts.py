@@ -19,6 +19,7 @@ from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.selectors.paging import page_of
 from console.templatetags.console_formats import machine_time, percentage
+from console.templatetags.console_phrases import phrase
 from deployments.models import RolloutState
 from deployments.rules.rollouts.progress import Cause
 from deployments.rules.rollouts.stages import Stage, StageState
@@ -248,7 +249,7 @@ def _event(event: Any, page: RolloutPage) -> dict[str, Any]:
     revision = (
         _("split revision %(revision)s") % {"revision": event.split.revision} if event.split else ""
     )
-    detail = " · ".join(part for part in (event.message, revision) if part)
+    detail = " · ".join(part for part in (phrase(event.message), revision) if part)
     return {
         "at": event.at,
         "title": title,

@@ -41,8 +41,11 @@ def has_chart(alert: Alert) -> bool:
     return signal.source is Source.TRAFFIC and alert.endpoint_id is not None
 
 
-def alert_chart(alert: Alert, *, now: datetime) -> dict[str, Any]:
-    """The chart's document: a value for each minute, gaps where none was measured (two queries)."""
+def alert_chart(alert: Alert, *, now: datetime, title: str = "") -> dict[str, Any]:
+    """The chart's document: a value for each minute, gaps where none was measured (two queries).
+
+    `title` names the line in the reader's words; without one it bears the signal's name.
+    """
     end = min(alert.resolved_at + AFTER, now) if alert.resolved_at else now
     start = max(alert.started_at - BEFORE, end - LONGEST)
     grid = charts.grid(start, end, finest=60)
@@ -55,7 +58,7 @@ def alert_chart(alert: Alert, *, now: datetime) -> dict[str, Any]:
         points = _of_traffic(alert, signal, grid.start, grid.end)
     slots = {at: sum(some) / len(some) for at, some in charts.bucket(grid, points).items()}
     line = charts.series(
-        signal.key if signal else alert.signal,
+        title or drawn_signal(alert),
         grid,
         slots,
         lambda value: value,
