@@ -89,7 +89,8 @@ def test_an_endpoint_says_why_a_version_cannot_be_raised(
         state=PlacementState.FAILED, detail="The smoke test failed."
     )
     offer_first_traffic(Endpoint.objects.get(), 1, fleet_rows.sam)
-    with django_assert_max_num_queries(22):
+    # Two of them ask for what fires at the endpoint.
+    with django_assert_max_num_queries(24):
         page = endpoint_page(
             "production", "fraud_detector", user=fleet_rows.sam.user, now=timezone.now()
         )

@@ -54,6 +54,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "api:environment-policy-preview": {"name": "production"},
     "api:endpoint-chart": {"name": "requests"},
     "api:endpoint-causes-chart": {"kind": "errors"},
+    "api:endpoint-telemetry-chart": {"name": "feature_drift_score"},
     "deployments:load-test-chart": {"name": "latency"},
     "deployments:node-detail": {"name": "local"},
     "deployments:node-change": {"name": "local"},
