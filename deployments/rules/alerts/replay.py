@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from deployments.rules.alerts.catalogue import Readings, Target
 from deployments.rules.alerts.documents import OPERATORS, RuleDocument
-from deployments.rules.alerts.evaluate import Standing, Turn, judge, step
+from deployments.rules.alerts.evaluate import Finding, Standing, Step, Turn, judge, step
+
+MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ def replay(
 ) -> list[WouldHaveFired]:
     """Every alert that looks at these moments would have raised, oldest first.
 
-    Each look has the readings of each condition in turn.
+    Each look has the readings of each condition in turn. What it finds holds for the minute until
+    the next look: a rule that waits for less than that fires, or is over, in between.
     """
     standings: dict[Target, Standing] = {}
     worst: dict[Target, float] = {}
@@ -36,14 +39,14 @@ def replay(
         findings = judge(rule, readings)
         for target in findings.keys() | standings.keys():
             finding = findings.get(target)
-            taken = step(rule, standings.get(target), finding, at)
+            taken, moment = _within(rule, standings.get(target), finding, at)
             if finding is not None and finding.wrong:
                 value = finding.measured[0].value
                 pick = max if larger_is_worse else min
                 worst[target] = pick(worst.get(target, value), value)
             if taken.turn is Turn.RESOLVED:
                 standing = standings.pop(target)
-                found.append(_fired(target, standing, at, worst.pop(target)))
+                found.append(_fired(target, standing, moment, worst.pop(target)))
             elif taken.turn is Turn.DROPPED or taken.standing is None:
                 standings.pop(target, None)
                 worst.pop(target, None)
@@ -55,6 +58,23 @@ def replay(
         if standing.firing
     ]
     return sorted(found, key=lambda one: one.fired_at)
+
+
+def _within(
+    rule: RuleDocument, standing: Standing | None, finding: Finding | None, at: datetime
+) -> tuple[Step, datetime]:
+    """What a look makes of an alert, and the minute after it that is like it; and when."""
+    taken = step(rule, standing, finding, at)
+    known = taken.standing
+    if finding is None or known is None or taken.turn in (Turn.RESOLVED, Turn.DROPPED):
+        return taken, at
+    if finding.wrong and not known.firing:
+        due = known.started_at + timedelta(seconds=rule.for_s)
+    elif not finding.wrong and known.clear_since is not None:
+        due = known.clear_since + timedelta(seconds=rule.keep_firing_s)
+    else:
+        return taken, at
+    return (step(rule, known, finding, due), due) if due < at + MINUTE else (taken, at)
 
 
 def _fired(

@@ -20,6 +20,7 @@ from deployments.rules.alerts.traffic_memory import TrafficMemory
 from deployments.rules.alerts.traffic_signals import readings_of_endpoint
 from deployments.rules.statistics.measurements import Summary, minute_of
 from deployments.selectors.alerts.series_readings import OF_CONTRACTS
+from deployments.selectors.alerts.signals import refuse_unknown
 from deployments.selectors.statistics.measurements import summary_of
 from deployments.selectors.traffic.routing import contracts_that_hold
 
@@ -50,8 +51,10 @@ class Preview:
 def preview(rule: RuleDocument, scope: AlertRule, *, user: User, now: datetime) -> Preview:
     """Judge the last 24 hours minute by minute; a bounded number of things and of queries.
 
-    `scope` need not be stored. States, burns and leaks leave no minutes behind.
+    `scope` need not be stored. States, burns and leaks leave no minutes behind. Raises Invalid
+    for a signal that nothing ever measured.
     """
+    refuse_unknown(rule, user=user)
     end = minute_of(now)
     start = end - LOOKED_BACK
     nothing = Preview([], {}, 0, 0, start, end)

@@ -32,7 +32,11 @@ def find_rule(name: str, *, user: User) -> AlertRule:
 
 def series_names(*, user: User) -> list[str]:
     """Names of series that were ever measured of what the person may see (one query)."""
-    seen = Q(endpoint__isnull=True) | Q(endpoint__in=Endpoint.objects.visible_to(user))
-    rows = MeasuredSeries.objects.filter(seen).order_by("name")
+    rows = MeasuredSeries.objects.filter(of_what_is_seen(user)).order_by("name")
     names = rows.values_list("name", flat=True).distinct()
     return list(names[:MOST_NAMES])
+
+
+def of_what_is_seen(user: User) -> Q:
+    """The series of what the person may see, as a condition (no query of its own)."""
+    return Q(endpoint__isnull=True) | Q(endpoint__in=Endpoint.objects.visible_to(user))

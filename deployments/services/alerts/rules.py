@@ -15,6 +15,7 @@ from console.services import audit
 from deployments.models import AlertRule, AlertSeverity
 from deployments.rules.alerts.defaults import BY_NAME
 from deployments.rules.alerts.documents import parse_rule, rule_json
+from deployments.selectors.alerts.signals import refuse_unknown
 from deployments.services.alerts.records import TOPIC
 from deployments.services.alerts.scopes import Scope, scope_of
 
@@ -40,16 +41,21 @@ def set_rule(
     """Decide a rule anew, or make it; what is left out of the document has its default.
 
     The same again is once. Alerts that fire go on, and are judged by the new rule. Raises Invalid
-    with a pointer for each fault, Stale when another revision is in force, NotAllowed.
+    with a pointer for each fault (also for a signal that nothing ever measured), Stale when another
+    revision is in force, NotAllowed.
     """
     require(actor, "alert_rule.change")
     scope = scope_of(environment, model, node, actor)
     require(actor, "alert_rule.change", scope.team_id)
-    wanted = rule_json(parse_rule(document))
+    rule = parse_rule(document)
+    wanted = rule_json(rule)
     _check(name, title, severity)
     with transaction.atomic():
         row = _locked(name, actor)
         before = _facts(row) if row is not None else None
+        # What it looks at already may stay: a series may have been forgotten meanwhile.
+        kept = row.document.get("conditions", ()) if row is not None else ()
+        refuse_unknown(rule, user=actor.user, known={one.get("signal") for one in kept})
         revision = row.revision if row is not None else 0
         if expected_revision is not None and expected_revision != revision:
             raise Stale(
@@ -77,12 +83,14 @@ def restore_rule(*, name: str, actor: Actor, reason: str = "") -> AlertRule:
 
     Raises NotFound (also for one that did not come with it), NotAllowed.
     """
-    require(actor, "alert_rule.change", None)
+    require(actor, "alert_rule.change")
     default = BY_NAME.get(name)
     if default is None:
         raise NotFound(
             f"No rule {name} came with the product.", hint="It can be changed or removed instead."
         )
+    # It is about everything again: a role in one team is not enough.
+    require(actor, "alert_rule.change", None)
     with transaction.atomic():
         row = _locked(name, actor) or AlertRule(name=name, revision=0)
         before = _facts(row) if row.revision else None
@@ -129,7 +137,7 @@ def _locked(name: str, actor: Actor) -> AlertRule | None:
     if row is None:
         return None
     if not AlertRule.objects.visible_to(actor.user).filter(pk=row.pk).exists():
-        raise NotFound(f"There is no alert rule {name}.", hint="Choose another name.")
+        raise NotFound(f"There is no alert rule {name}.", hint="Look at the list of rules.")
     require(actor, "alert_rule.change", row.model.team_id if row.model else None)
     return row
 
