@@ -55,6 +55,27 @@ def notify(
     return told
 
 
+def point_elsewhere(
+    *,
+    key: str,
+    gone: Iterable[str],
+    subject: str,
+    subject_url: str,
+    data: Mapping[str, Any] | None = None,
+) -> int:
+    """What open notices lead to (`gone`, addresses) is over, but their cause goes on: they lead to
+    something else, and are not said anew. Gives how many were changed."""
+    with transaction.atomic():
+        found = Notice.objects.filter(
+            key=key[:200], ended_at__isnull=True, subject_url__in=[url[:300] for url in gone]
+        )
+        usernames = list(found.values_list("recipient__username", flat=True))
+        found.update(subject=subject[:200], subject_url=subject_url[:300], data=dict(data or {}))
+        for username in usernames:
+            live.publish(f"inbox:{username}", "inbox.changed")
+    return len(usernames)
+
+
 def end(*, key: str) -> int:
     """The cause is gone: its notices leave everybody's inbox. Gives how many were open."""
     with transaction.atomic():

@@ -7,6 +7,7 @@ of an alert that belongs to an incident, the incident calls them.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -37,6 +38,7 @@ from models_registry.models import RegisteredModel
 
 SEVERITIES = {"P1": Severity.CRITICAL, "P2": Severity.WARNING, "P3": Severity.INFO}
 FIRING, REMINDER, RESOLVED = "firing", "reminder", "resolved"
+MOST_LEFT = 500
 CALLED = ("called", "nobody_reached")
 NOBODY_KEY = "on_call.nobody"
 BY_ALERT = "alert"
@@ -146,7 +148,48 @@ def say_nobody(subject: str, url: str, plan: Plan, mails: Sequence[Receiver]) ->
 
 def notice_key(alert: Alert) -> str:
     """What the notices of a group's alerts of one severity are known by."""
-    return f"alerts:{alert.severity}:{alert.group_key}"[:200]
+    return _key_of(alert.severity, alert.group_key)
+
+
+def _key_of(severity: str, group: str) -> str:
+    return f"alerts:{severity}:{group}"[:200]
+
+
+def _end_notices(alerts: Sequence[Alert]) -> None:
+    """Notices of what is over leave every inbox; where others of the group fire, they name one.
+
+    Of every severity: a rule may have become more or less grave since people were told.
+    """
+    over = [one.pk for one in alerts]
+    told = Alert.objects.firing().filter(told_at__isnull=False).exclude(pk__in=over)
+    for group in {one.group_key for one in alerts}:
+        left: dict[str, Alert] = {}
+        rows = told.filter(group_key=group).select_related(
+            "endpoint__model", "endpoint__environment", "node"
+        )
+        for alert in rows.order_by("-fired_at")[:MOST_LEFT]:
+            left[alert.severity] = alert
+        for severity in SEVERITIES:
+            key = _key_of(severity, group)
+            other = left.get(severity)
+            if other is None:
+                notices.end(key=key)
+                continue
+            notices.point_elsewhere(
+                key=key,
+                gone=[_url(one) for one in over],
+                subject=other.subject,
+                subject_url=_url(other.pk),
+                data=_said(other),
+            )
+
+
+def _url(alert_id: uuid.UUID) -> str:
+    return f"/alerts/{alert_id}/"
+
+
+def _said(alert: Alert) -> dict[str, Any]:
+    return {"severity": alert.severity, "title": alert.title, "data": alert.data}
 
 
 def _tell_people(alert: Alert, plan: Plan, now: datetime, noted: set[str]) -> None:
@@ -163,7 +206,7 @@ def _tell_people(alert: Alert, plan: Plan, now: datetime, noted: set[str]) -> No
             subject=alert.subject,
             subject_url=f"/alerts/{alert.pk}/",
             severity=SEVERITIES[alert.severity],
-            data={"severity": alert.severity, "title": alert.title, "data": alert.data},
+            data=_said(alert),
         )
     if not plan.calls or alert.events.filter(kind__in=CALLED).exists():
         return
@@ -221,10 +264,7 @@ def _write(
 
 def _tell_that_it_is_over(alerts: Sequence[Alert], actor: Actor, now: datetime) -> None:
     end_escalations(why="resolved", now=now, alerts=alerts)
-    for alert in alerts:
-        others = Alert.objects.firing().filter(group_key=alert.group_key, severity=alert.severity)
-        if not others.exclude(pk__in=[one.pk for one in alerts]).exists():
-            notices.end(key=notice_key(alert))
+    _end_notices(alerts)
     by_id = {one.pk: one for one in alerts}
     for first, ids in deliveries.told_of(alerts=alerts):
         members = [by_id[pk] for pk in ids if pk in by_id]
