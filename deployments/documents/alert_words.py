@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
@@ -128,15 +129,29 @@ def title_of(alert: Alert) -> str:
 
 
 def sentence_of(alert: Alert) -> str:
-    """What was measured against what: "Queue P95 is 143 ms, the limit is 100 ms"."""
+    """What was measured against what: "Queue P95: 143 ms, the limit is 100 ms; now 90 ms".
+
+    The value that it fired with leads: the newest may be well by now, and explains nothing.
+    """
     words = signal_title(alert.signal)
-    if alert.signal in STATES_ALONE or alert.value is None:
+    fired, newest = alert.fired_value, alert.value
+    if alert.signal in STATES_ALONE or fired is None:
+        newest = fired = None
+    else:
+        words = _("%(signal)s: %(value)s, the limit is %(limit)s") % {
+            "signal": words,
+            "value": number(fired, alert.unit),
+            "limit": number(alert.threshold, alert.unit),
+        }
+    facts = {"sentence": words, "value": number(newest, alert.unit)}
+    if alert.resolved_at is not None:
+        facts["when"] = f"{alert.resolved_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if newest in (None, fired):
+            return _("%(sentence)s; over at %(when)s") % facts
+        return _("%(sentence)s; over at %(when)s with %(value)s") % facts
+    if newest in (None, fired):
         return words
-    return _("%(signal)s: %(value)s, the limit is %(limit)s") % {
-        "signal": words,
-        "value": number(alert.value, alert.unit),
-        "limit": number(alert.threshold, alert.unit),
-    }
+    return _("%(sentence)s; now %(value)s") % facts
 
 
 def about_of(alert: Alert) -> str:

@@ -250,6 +250,13 @@ class Alert(models.Model):
         return f"node {self.node.name}" if self.node is not None else "installation"
 
     @property
+    def fired_value(self) -> float | None:
+        """The value that it fired with; the newest while it has not fired."""
+        fired = self.evidence.get("fired") if self.fired_at is not None else None
+        value = fired[0].get("value") if fired else None
+        return self.value if value is None else float(value)
+
+    @property
     def told(self) -> bool:
         """Whether it is one that people hear of: neither silenced nor suppressed."""
         return self.silenced_by_id is None and not self.suppressed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,15 @@ from rest_framework.test import APIClient
 
 from console.errors import Conflict, Invalid, NotAllowed, NotFound, Stale
 from console.models import AuditEntry, Role
-from deployments.models import Alert, AlertRule, Endpoint, MinuteRollup, Silence
+from deployments.documents.alert_words import sentence_of
+from deployments.models import (
+    Alert,
+    AlertRule,
+    Endpoint,
+    MeasuredSeries,
+    MinuteRollup,
+    Silence,
+)
 from deployments.rules.alerts.defaults import BY_NAME
 from deployments.rules.alerts.documents import parse_rule
 from deployments.rules.statistics.measurements import Point, Quantity, Subject, minute_of
@@ -23,7 +31,7 @@ from deployments.selectors.alerts.charts import alert_chart
 from deployments.selectors.alerts.pages import AlertFilter, alert_list, alerts_on_models_of
 from deployments.selectors.alerts.preview import preview
 from deployments.selectors.alerts.rules import series_names
-from deployments.services.alerts import acts, rules, silences
+from deployments.services.alerts import acts, messages, rules, silences
 from deployments.services.alerts.engine import AlertEngine
 from deployments.services.statistics import measurements
 from deployments.services.traffic.splits import offer_first_traffic
@@ -194,6 +202,26 @@ def test_the_built_in_rules_are_there_and_are_judged_without_a_fault(db: None) -
     assert not AlertRule.objects.exclude(fault="").exists()
 
 
+def test_the_value_that_it_fired_with_leads_and_the_newest_stands_beside_it(
+    fleet_rows: Fleet, endpoint: Endpoint
+) -> None:
+    alert = alert_of(endpoint, value=100.0, evidence={"fired": [{"value": 97.5}], "newest": []})
+    said = "Requests that succeed: 97.5 %, the limit is 99.9 %"
+    assert sentence_of(alert) == f"{said}; now 100 %"
+    alert.state, alert.resolved_at = "resolved", datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+    alert.save()
+    assert sentence_of(alert) == f"{said}; over at 2026-03-04 05:06:07 UTC with 100 %"
+    client = Client()
+    client.force_login(fleet_rows.sam.user)
+    assert f"{said}; over at 2026-03-04" in client.get("/alerts/").content.decode()
+    item = messages.of_alerts([alert], "resolved", now=timezone.now())["items"][0]
+    assert item["value"] == 97.5
+    first = alert_of(endpoint, evidence={"fired": [{"value": 98.25}], "newest": []})
+    assert sentence_of(first) == "Requests that succeed: 98.25 %, the limit is 99.9 %"
+    lost = alert_of(None, signal="node_lost", value=1.0, resolved_at=alert.resolved_at)
+    assert sentence_of(lost) == "Node lost; over at 2026-03-04 05:06:07 UTC"
+
+
 # -- would it have fired ------------------------------------------------------------------------
 
 
@@ -228,6 +256,44 @@ def test_a_preview_says_when_a_rule_would_have_fired_by_the_same_judging(
     assert [round(one.worst) for one in slow.fired] == [167]
     state = parse_rule(BY_NAME["node-lost"].document)
     assert preview(state, AlertRule(), user=sam, now=end).why_not == "state"
+
+
+def test_a_wait_of_less_than_a_minute_swallows_no_bad_minute(endpoint: Endpoint) -> None:
+    sam = factories.make_user("sid", Role.SRE)
+    for ago in range(30, 0, -1):
+        book(endpoint, ago, 1000, 0, slow=30 if ago in (20, 10) else 0)
+    end = minute_of(timezone.now())
+    short = {**LATENCY, "window_s": 60, "for_s": 10, "keep_firing_s": 20}
+    found = preview(parse_rule(short), AlertRule(), user=sam, now=end)
+    first = end - timedelta(minutes=19)
+    assert [one.fired_at for one in found.fired] == [
+        first + timedelta(seconds=10),
+        first + timedelta(minutes=10, seconds=10),
+    ]
+    assert found.fired[0].resolved_at == first + timedelta(seconds=80)
+    longer = parse_rule({**short, "for_s": 60})
+    assert preview(longer, AlertRule(), user=sam, now=end).fired == []
+
+
+def test_a_signal_that_nothing_ever_measured_is_refused_in_a_preview_and_in_a_rule(
+    fleet_rows: Fleet, endpoint: Endpoint
+) -> None:
+    unknown = {"conditions": [{"signal": "p99_ms", "op": ">", "threshold": 30}]}
+    api = APIClient()
+    api.force_login(fleet_rows.sam.user)
+    refused = api.post("/api/v1/alert-rule-preview/", {"document": unknown}, format="json")
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/conditions/0/signal"
+    given: dict[str, Any] = {"name": "slow", "title": "Slow", "severity": "P2"}
+    with pytest.raises(Invalid, match="signal"):
+        rules.set_rule(**given, document=unknown, actor=fleet_rows.sam)
+    quantity = Quantity(Subject(endpoint=endpoint.pk), "p99_ms")
+    measurements.record([Point(quantity, 12.0, timezone.now())])
+    assert rules.set_rule(**given, document=unknown, actor=fleet_rows.sam).revision == 1
+    MeasuredSeries.objects.all().delete()
+    # What it looks at already may stay, so that it can be switched off.
+    off = rules.set_rule(**given, document=unknown, enabled=False, actor=fleet_rows.sam)
+    assert off.enabled is False
 
 
 def test_a_preview_of_a_series_takes_labels_and_windows(

@@ -70,7 +70,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "label": alert.label,
         "rule": alert.rule_name,
         "signal": alert.signal,
-        "value": alert.value,
+        "value": alert.fired_value,
         "threshold": alert.threshold,
         "unit": alert.unit,
         "started_at": alert.started_at.isoformat(),
