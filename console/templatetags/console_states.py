@@ -49,7 +49,7 @@ STATES: Final[dict[str, dict[str, StateLook]]] = {
     },
     "chain": {
         "whole": StateLook("ok", "good", _("Whole")),
-        "broken": StateLook("bad", "bad", _("Broken")),
+        "broken": StateLook("bad", "bad", pgettext_lazy("audit trail", "Broken")),
         "checking": StateLook("info", "active", _("Checking")),
         "unchecked": StateLook("neutral", "waiting", _("Not checked yet")),
     },
