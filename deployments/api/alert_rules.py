@@ -30,7 +30,7 @@ from deployments.rules.alerts.catalogue import SIGNALS, signal_of
 from deployments.rules.alerts.documents import parse_rule
 from deployments.selectors.alerts.preview import preview
 from deployments.selectors.alerts.rules import find_rule, rule_list, series_names
-from deployments.services.alerts.rules import remove_rule, restore_rule, set_rule
+from deployments.services.alerts.rules import remove_rule, require_rule, restore_rule, set_rule
 from deployments.services.alerts.scopes import scope_of
 
 
@@ -63,6 +63,7 @@ class AlertRuleView(APIView):
     )
     def put(self, request: Request, rule: str) -> Response:
         # Not behind Idempotency-Key: the same rule again changes nothing.
+        require_rule(rule, actor_of(request))
         if "If-Match" not in request.headers:
             return problem(
                 status_code=428,

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from console.actors import allowed, require
+from console.actors import allowed
 from console.api.authentication import actor_of, user_of
 from console.errors import Conflict, CovenantError, Invalid, Stale
 from deployments.alert_forms import (
@@ -27,7 +27,7 @@ from deployments.rules.alerts.documents import Condition, RuleDocument, parse_ru
 from deployments.selectors.alerts.preview import Preview, preview
 from deployments.selectors.alerts.rules import find_rule, rule_list, series_names
 from deployments.services.alerts.records import TOPIC
-from deployments.services.alerts.rules import remove_rule, restore_rule, set_rule
+from deployments.services.alerts.rules import remove_rule, require_rule, restore_rule, set_rule
 from deployments.services.alerts.scopes import scope_of
 
 NEW = RuleDocument((Condition("error_rate_percent", ">", 1.0),), for_s=60, min_requests=100)
@@ -89,7 +89,7 @@ def remove(request: HttpRequest, rule: str) -> HttpResponse:
 def _post(request: HttpRequest, row: AlertRule | None) -> HttpResponse:
     if row is not None:
         # Said before anything is read: whoever may not change it is told no faults of the form.
-        require(actor_of(request), "alert_rule.change", row.model.team_id if row.model else None)
+        require_rule(row.name, actor_of(request))
     form = AlertRuleForm(request.POST)
     if row is not None:
         form.fields["name"].required = False

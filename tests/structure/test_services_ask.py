@@ -66,6 +66,8 @@ def test_what_is_asked_about_a_model_is_asked_for_its_team() -> None:
         "propose_maintenance",
         "remove_deployment",
         "remove_rule",
+        "require_rule",
+        "restore_rule",
         "revoke_share",
         "roll_back",
         "set_access_policy",

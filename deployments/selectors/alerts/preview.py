@@ -19,8 +19,8 @@ from deployments.rules.alerts.replay import WouldHaveFired, replay
 from deployments.rules.alerts.traffic_memory import TrafficMemory
 from deployments.rules.alerts.traffic_signals import readings_of_endpoint
 from deployments.rules.statistics.measurements import Summary, minute_of
+from deployments.selectors.alerts.known_signals import refuse_unknown
 from deployments.selectors.alerts.series_readings import OF_CONTRACTS
-from deployments.selectors.alerts.signals import refuse_unknown
 from deployments.selectors.statistics.measurements import summary_of
 from deployments.selectors.traffic.routing import contracts_that_hold
 

@@ -15,7 +15,7 @@ from console.services import audit
 from deployments.models import AlertRule, AlertSeverity
 from deployments.rules.alerts.defaults import BY_NAME
 from deployments.rules.alerts.documents import parse_rule, rule_json
-from deployments.selectors.alerts.signals import refuse_unknown
+from deployments.selectors.alerts.known_signals import refuse_unknown
 from deployments.services.alerts.records import TOPIC
 from deployments.services.alerts.scopes import Scope, scope_of
 
@@ -76,6 +76,14 @@ def set_rule(
         row.save()
         _record(row, "alert_rule.change", actor, reason, before)
     return row
+
+
+def require_rule(name: str, actor: Actor) -> None:
+    """Refuse whoever may not change the rule of that name, before anything else is said of it."""
+    require(actor, "alert_rule.change")
+    row = AlertRule.objects.visible_to(actor.user).filter(name=name).select_related("model").first()
+    if row is not None and row.model is not None:
+        require(actor, "alert_rule.change", row.model.team_id)
 
 
 def restore_rule(*, name: str, actor: Actor, reason: str = "") -> AlertRule:
