@@ -6,7 +6,7 @@ import uuid
 from typing import Any, ClassVar
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers, status
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
@@ -17,6 +17,7 @@ from console.api.authentication import actor_of, user_of
 from console.api.idempotency import idempotent
 from deployments.models import AgreementState, Exclusion, MaintenanceWindow
 from deployments.rules.objectives.slo import Promise
+from deployments.selectors.objectives.exclusion_effects import exclusion_effects
 from deployments.selectors.objectives.pages import (
     exclusion_list,
     find_exclusion,
@@ -143,6 +144,32 @@ class ExclusionSerializer(SetAsideSerializer):
         fields = (*SET_ASIDE, "evidence", "incident")
 
 
+class ExclusionEffectSerializer(serializers.Serializer[Any]):
+    """An objective of a month, in percent (null without requests), with the time and without it."""
+
+    month = serializers.DateField(help_text="The first of the calendar month.")
+    name = serializers.CharField(source="objective.name")
+    target = serializers.FloatField(source="objective.target", help_text="Percent.")
+    counted = serializers.FloatField(allow_null=True, help_text="While this time counts.")
+    counted_state = serializers.CharField()
+    left_out = serializers.FloatField(allow_null=True, help_text="Once it is left out.")
+    left_out_state = serializers.CharField()
+
+
+class ExclusionDetailSerializer(ExclusionSerializer):
+    """An exclusion with what it does, or would do, to the promise of its month."""
+
+    effects = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Exclusion
+        fields = (*SET_ASIDE, "evidence", "incident", "effects")
+
+    @extend_schema_field(ExclusionEffectSerializer(many=True))
+    def get_effects(self, exclusion: Exclusion) -> Any:
+        return ExclusionEffectSerializer(exclusion_effects(exclusion), many=True).data
+
+
 class MaintenanceRequestSerializer(serializers.Serializer[Any]):
     """Whole minutes; only the future may be proposed."""
 
@@ -258,7 +285,7 @@ class ExclusionProposeView(APIView):
     @extend_schema(
         summary="Propose not to count time that is over; the seats are asked",
         request=ExclusionRequestSerializer,
-        responses={201: ExclusionSerializer},
+        responses={201: ExclusionDetailSerializer},
     )
     @idempotent
     def post(self, request: Request, environment: str, model: str) -> Response:
@@ -271,7 +298,9 @@ class ExclusionProposeView(APIView):
 
 
 class ExclusionView(APIView):
-    @extend_schema(summary="Show an exclusion", responses=ExclusionSerializer)
+    @extend_schema(
+        summary="Show an exclusion, and what it does", responses=ExclusionDetailSerializer
+    )
     def get(self, request: Request, exclusion_id: uuid.UUID) -> Response:
         return _exclusion(request, exclusion_id)
 
@@ -280,7 +309,9 @@ class ExclusionAgreeView(APIView):
     required_actions: ClassVar[dict[str, str]] = {"POST": "sla.exclude"}
 
     @extend_schema(
-        summary="Agree for the seat that one sits in", request=None, responses=ExclusionSerializer
+        summary="Agree for the seat that one sits in",
+        request=None,
+        responses=ExclusionDetailSerializer,
     )
     @idempotent
     def post(self, request: Request, exclusion_id: uuid.UUID) -> Response:
@@ -294,7 +325,7 @@ class ExclusionWithdrawView(APIView):
     @extend_schema(
         summary="Take it back: the time counts again",
         request=WithdrawSerializer,
-        responses=ExclusionSerializer,
+        responses=ExclusionDetailSerializer,
     )
     @idempotent
     def post(self, request: Request, exclusion_id: uuid.UUID) -> Response:
@@ -317,4 +348,4 @@ def _maintenance(request: Request, window_id: uuid.UUID, code: int = 200) -> Res
 
 def _exclusion(request: Request, exclusion_id: uuid.UUID, code: int = 200) -> Response:
     found = find_exclusion(exclusion_id, user=user_of(request))
-    return Response(ExclusionSerializer(found).data, status=code)
+    return Response(ExclusionDetailSerializer(found).data, status=code)

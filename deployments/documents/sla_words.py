@@ -128,7 +128,7 @@ def promise_context(page: SlaPage, now: datetime) -> dict[str, Any]:
             }
             for month in page.months
         ],
-        "left_out_minutes": minutes_of([o.span for o in page.left_out if o.state == "agreed"]),
+        "left_out_minutes": minutes_of(page.left_out_spans),
         "days_kept": sum(day.state == Promise.KEPT for day in page.days),
         "days_broken": sum(day.state == Promise.BROKEN for day in page.days),
         "days_known": sum(day.state != Promise.NO_DATA for day in page.days),
@@ -221,7 +221,7 @@ def told(page: SlaPage) -> list[str]:
         )
     elif page.requests:
         found.append(_("There was no incident."))
-    minutes = minutes_of([one.span for one in page.left_out if one.state == "agreed"])
+    minutes = minutes_of(page.left_out_spans)
     if minutes:
         found.append(
             _("%(time)s are left out of the count, as all three seats agreed.")
@@ -265,7 +265,7 @@ def charts(
             height=height,
             changes=[(one.at, one.tone) for one in changes],
             incidents=incidents,
-            left_out=[one.span for one in page.left_out if one.state == "agreed"],
+            left_out=page.left_out_spans,
             unobserved=page.unobserved,
         ),
         trend=trend_drawing(

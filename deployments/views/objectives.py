@@ -21,6 +21,7 @@ from deployments.objective_forms import ExclusionForm, MaintenanceForm
 from deployments.rules.objectives.agreements import FARTHEST_BACK, MOST_MAINTENANCE_MINUTES
 from deployments.rules.objectives.burn_rates import LEAST_BAD
 from deployments.selectors.incidents.pages import incidents_between
+from deployments.selectors.objectives.exclusion_effects import with_effects
 from deployments.selectors.objectives.pages import (
     find_exclusion,
     find_maintenance,
@@ -167,7 +168,7 @@ def _page(
     context: dict[str, Any] = {
         **_figures(endpoint),
         "windows": windows,
-        "exclusions": exclusions,
+        "exclusions": with_effects(exclusions),
         "maintenance_form": maintenance or MaintenanceForm(),
         "exclusion_form": exclusion or ExclusionForm(incidents=_incidents(endpoint)),
         "may_propose": allowed(actor, "maintenance.propose", team),

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from console.services.tokens import create_token
 from deployments.cli.main import cli
-from deployments.models import Endpoint, MaintenanceWindow, MinuteRollup
+from deployments.models import Endpoint, Exclusion, MaintenanceWindow, MinuteRollup
 from deployments.rules.objectives.spans import floor_minute
 from tests import factories
 
@@ -121,6 +121,26 @@ def test_three_people_agree_on_the_command_line(
     taken = run("bea", "maintenance", "withdraw", window, "--reason", "Postponed")
     assert "is withdrawn" in taken.output
     assert run("vic", "exclusions", "list").exit_code == 0
+    past = [f"{start - timedelta(days=2):%Y-%m-%dT%H:%M}", "--to"]
+    past.append(f"{start - timedelta(days=2) + timedelta(minutes=5):%Y-%m-%dT%H:%M}")
+    why = ["--reason", "Network", "--evidence", "Report"]
+    said = run("sam", "exclusions", "propose", place, "--from", *past, *why).output
+    assert "availability: no requests (no_data) while it counts" in said
+    exclusion = str(Exclusion.objects.get().pk)
+    assert run("vic", "exclusions", "show", exclusion).output == said
+    MinuteRollup.objects.create(
+        endpoint=endpoint,
+        version=1,
+        minute=floor_minute(datetime.now(UTC)) - timedelta(minutes=1),
+        requests=5000,
+        provider_faults=23,
+    )
+    budgets = run("vic", "objectives", place).output
+    assert "requests: overspent by 18 requests (5 may be bad)" in budgets
+    words = " ".join(run("vic", "sla", "show", place).output.split())
+    assert "overspent by" in words
+    assert "99.54 %" in words
+    assert "overspent by 360 %" in " ".join(run("vic", "sla", "list").output.split())
 
 
 def vars_of(people: factories.People) -> dict[str, Any]:

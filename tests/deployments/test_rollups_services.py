@@ -246,3 +246,52 @@ def test_a_chart_of_weeks_is_drawn_from_hours(endpoint: Endpoint) -> None:
     MinuteRollup.objects.filter(minute__lt=DAY_START + 20 * HOUR).delete()
     assert statistics(endpoint, start=start, end=end, step=3600) == before
     assert sum(before["series"][1]["requests"]) > 0
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kept", ["minutes", "hours", "days"])
+def test_before_it_was_made_nothing_of_an_endpoint_was_to_be_observed(
+    endpoint: Endpoint, kept: str
+) -> None:
+    """Born at 13:43, read from the next minute on; whatever of it retention has left."""
+    made = DAY_START + 13 * HOUR + 43 * MINUTE
+    Endpoint.objects.filter(pk=endpoint.pk).update(created_at=made + timedelta(seconds=20))
+    endpoint.refresh_from_db()
+    first = made if kept != "minutes" else made + 4 * MINUTE
+    end = DAY_START + DAY + 2 * HOUR
+    minutes = [first + n * MINUTE for n in range(int((end - first) / MINUTE))]
+    gone = DAY_START + 20 * HOUR
+    fill(endpoint, [at for at in minutes if at != gone])
+    # A day is made of 24 whole hours: another endpoint was there before.
+    older = Endpoint.objects.create(
+        model=factories.make_model("older_model"), environment=endpoint.environment
+    )
+    fill(older, [DAY_START + n * HOUR for n in range(24)])
+    roll_due(end + 5 * MINUTE)
+    if kept != "minutes":
+        MinuteRollup.objects.filter(minute__lt=DAY_START + DAY).delete()
+    if kept == "days":
+        HourRollup.objects.filter(hour__lt=DAY_START + DAY).delete()
+        RolledSpan.objects.filter(kind=RolledKind.HOUR, start__lt=DAY_START + DAY).delete()
+    found = coverage(endpoint, DAY_START - 10 * DAY, end, now=end + 5 * MINUTE)
+    assert found.start == first
+    assert found.missing_minutes == 1
+    wanted = {
+        "minutes": Span(gone, gone + MINUTE),
+        "hours": Span(gone, gone + HOUR),
+        "days": Span(made, DAY_START + DAY),
+    }
+    assert list(found.missing) == [wanted[kept]]
+
+
+@pytest.mark.django_db
+def test_an_endpoint_that_was_read_from_its_birth_on_lacks_nothing(endpoint: Endpoint) -> None:
+    made = DAY_START + 13 * HOUR + 43 * MINUTE
+    Endpoint.objects.filter(pk=endpoint.pk).update(created_at=made)
+    endpoint.refresh_from_db()
+    end = DAY_START + DAY
+    fill(endpoint, [made + n * MINUTE for n in range(int((end - made) / MINUTE))])
+    roll_due(end + 5 * MINUTE)
+    MinuteRollup.objects.all().delete()
+    found = coverage(endpoint, DAY_START, end, now=end + 5 * MINUTE)
+    assert (found.share, list(found.missing), found.is_whole) == (1.0, [], True)

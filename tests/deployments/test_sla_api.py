@@ -2,27 +2,39 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import time_machine
-from django.utils import timezone
+from django.test import Client
+from django.utils import timezone, translation
 from rest_framework.test import APIClient
 
 from deployments.adapters import live_store
-from deployments.models import AgreementState, Endpoint, Exclusion, MinuteRollup
+from deployments.documents.sla_words import promise_context
+from deployments.models import (
+    AgreementState,
+    Endpoint,
+    Exclusion,
+    MaintenanceAgreement,
+    MaintenanceWindow,
+    MinuteRollup,
+)
+from deployments.rules.objectives.slo import Promise
 from deployments.rules.statistics.histograms import Histogram
 from deployments.rules.statistics.live_window import LiveWindow, Second, to_point
 from deployments.rules.statistics.rollups import Traffic, Work
 from deployments.selectors.objectives.burns import burns
+from deployments.selectors.objectives.exclusion_effects import exclusion_effects
 from deployments.selectors.objectives.sla import sla
 from deployments.selectors.objectives.sla_portfolio import (
     PortfolioFilter,
     month_portfolio,
     sla_list,
 )
-from deployments.selectors.objectives.sla_types import attained_text
+from deployments.selectors.objectives.sla_types import MonthReport, attained_text
 from deployments.selectors.statistics.rollups import traffic_between
 from deployments.selectors.traffic.endpoints import endpoint_list
 from models_registry.models import ServiceContract
@@ -286,3 +298,87 @@ def test_lists_take_the_same_number_of_queries_for_more_endpoints(
         minute(Endpoint.objects.create(model=model, environment=endpoint.environment), NOW, 5)
     with django_assert_num_queries(7):
         assert len(endpoint_list(user=user)) == 4
+
+
+def test_what_lies_ahead_is_planned_and_only_what_has_passed_is_left_out(
+    endpoint: Endpoint,
+) -> None:
+    minute(endpoint, NOW - timedelta(days=1), 1000)
+    begins = NOW.replace(second=0) + timedelta(hours=1)
+    window = MaintenanceWindow.objects.create(
+        endpoint=endpoint,
+        starts_at=begins,
+        ends_at=begins + timedelta(minutes=10),
+        reason="new disks",
+        state=AgreementState.AGREED,
+        proposed_by=factories.people().sam,
+        proposed_at=NOW,
+    )
+    MaintenanceAgreement.objects.create(
+        window=window, seat="business_owner", person=factories.people().bea, at=NOW
+    )
+    page = sla(endpoint, "", NOW)
+    (planned,) = page.left_out
+    assert (planned.state, planned.counted, page.with_everything) == ("planned", None, [])
+    context = promise_context(page, NOW)
+    assert context["left_out_minutes"] == 0
+    assert not any("left out" in line for line in context["told"])
+    with translation.override("zh-hans"):
+        assert "业务负责人" in planned.seats[0]
+    during = begins + timedelta(minutes=3)
+    running = sla(endpoint, "", during)
+    assert (running.left_out[0].state, running.left_out[0].is_partly) == ("agreed", True)
+    assert promise_context(running, during)["left_out_minutes"] == 3
+    assert running.with_everything
+    after = sla(endpoint, "", begins + timedelta(hours=1))
+    assert promise_context(after, during)["left_out_minutes"] == 10
+    with time_machine.travel(NOW, tick=False):
+        client = Client()
+        client.force_login(factories.people().vic)
+        body = client.get("/sla/production/fraud_detector/?month=2026-02").content.decode()
+    assert "Planned: nothing is left out before it begins" in body
+    assert "Had nothing been left out" not in body
+
+
+def test_the_list_says_not_yet_while_there_is_no_month_to_draw(endpoint: Endpoint) -> None:
+    client = Client()
+    client.force_login(factories.people().vic)
+    assert '<span class="muted">not yet</span>' in client.get("/sla/").content.decode()
+    reports = [MonthReport(NOW.date(), Promise.KEPT, 10, 0.5, {})] * 2
+    row = sla_list(NOW, user=factories.people().vic)[0]
+    assert not replace(row, months=reports[:1]).has_trend
+    assert replace(row, months=reports).has_trend
+
+
+def test_an_exclusion_says_what_it_would_do_before_people_agree(
+    endpoint: Endpoint, vic: APIClient, django_assert_max_num_queries: Any
+) -> None:
+    minute(endpoint, NOW - timedelta(days=1), 1000, faults=1)
+    minute(endpoint, NOW - timedelta(days=2), 1000, faults=20)
+    at = (NOW - timedelta(days=2)).replace(second=0)
+    row = Exclusion.objects.create(
+        endpoint=endpoint,
+        starts_at=at,
+        ends_at=at + timedelta(minutes=1),
+        reason="the network was down",
+        evidence="a report",
+        proposed_by=factories.people().sam,
+        proposed_at=NOW,
+    )
+    with django_assert_max_num_queries(9):
+        _, availability = exclusion_effects(row)
+    assert (availability.counted, availability.counted_state) == (pytest.approx(98.95), "broken")
+    assert (availability.left_out, availability.left_out_state) == (99.9, "at_risk")
+    body = vic.get(f"/api/v1/exclusions/{row.pk}/").json()
+    assert body["effects"][1]["month"] == "2026-02-01"
+    assert body["effects"][1]["left_out"] == 99.9
+    client = Client()
+    client.force_login(factories.people().bea)
+    page = client.get("/endpoints/production/fraud_detector/objectives/").content.decode()
+    assert "98.95" in page
+    assert "once it is left out" in page
+    Exclusion.objects.update(state=AgreementState.AGREED)
+    # Agreed, it says the same of itself.
+    assert exclusion_effects(row)[1] == availability
+    page = client.get("/endpoints/production/fraud_detector/objectives/").content.decode()
+    assert "once it is left out" not in page

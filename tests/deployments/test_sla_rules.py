@@ -6,6 +6,12 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from deployments.rules.objectives.figures import (
+    minutes_left,
+    reached,
+    requests_left,
+    share_left,
+)
 from deployments.rules.objectives.sla_drawings import budget_drawing, trend_drawing
 from deployments.rules.objectives.sla_months import (
     RANKS,
@@ -135,3 +141,28 @@ def test_a_trend_has_a_bar_for_each_month_that_had_requests() -> None:
     assert (none.share, kept.percent, broken.percent) == (None, "80", "-20")
     assert float(kept.y) + float(kept.height) == pytest.approx(float(drawing.zero), abs=0.2)
     assert float(broken.y) == pytest.approx(float(drawing.zero), abs=0.2)
+
+
+def test_figures_are_rounded_so_that_a_miss_never_reads_as_its_target() -> None:
+    assert reached(99.83043662568885, 99.9) == "99.83 %"
+    assert reached(99.8999, 99.9) == "99.8999 %"
+    assert reached(99.89999999, 99.9) == "99.89999999 %"
+    assert reached(99.9, 99.9) == "99.90 %"
+    assert reached(99.99999, 99.9) == "99.999990 %"
+    assert reached(100.0, 99.9) == "100.00 %"
+    assert reached(None, 99.9) == "no requests"
+
+
+def test_a_budget_says_its_unit_and_what_was_overspent() -> None:
+    assert requests_left(39.18, 48.2) == "39 of 48 requests may still be bad"
+    assert requests_left(1, 1) == "1 of 1 request may still be bad"
+    assert requests_left(-18, 5) == "overspent by 18 requests (5 may be bad)"
+    assert requests_left(-0.2, 0.8) == "overspent by 1 request (0 may be bad)"
+    assert minutes_left(40.32, 40.32) == "40.3 of 40.3 minutes may still be bad"
+    assert minutes_left(-0.01, 40.32) == "overspent by 0.1 minutes (40.3 may be bad)"
+    assert share_left(-3.93) == "overspent by 393 %"
+    assert (share_left(0.999), share_left(-0.0001), share_left(None)) == (
+        "99 %",
+        "overspent by 1 %",
+        "—",
+    )

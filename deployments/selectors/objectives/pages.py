@@ -16,6 +16,7 @@ from console.models import User
 from deployments.models import AgreementState, Endpoint, Exclusion, MaintenanceWindow
 from deployments.rules.objectives import agreements as rules
 from deployments.rules.objectives.burn_rates import Burn
+from deployments.rules.objectives.effects import ExclusionEffect
 from deployments.rules.objectives.slo import Attainment, Objective, window_start
 from deployments.rules.objectives.spans import MINUTE, Span, floor_minute
 from deployments.rules.objectives.time_budgets import TimeBudget
@@ -66,6 +67,7 @@ class SetAside:
     """Time set aside, or proposed to be, as it stands at a moment.
 
     `state` is of the state family `agreement`; `waits_for_me`: the reader's seat has not agreed.
+    `effects` say what an exclusion would do, where that was asked for.
     """
 
     row: MaintenanceWindow | Exclusion
@@ -75,6 +77,7 @@ class SetAside:
     seats: list[SeatWord]
     waits_for_me: bool
     may_withdraw: bool
+    effects: tuple[ExclusionEffect, ...] = ()
 
     @property
     def dialog(self) -> str:

@@ -12,7 +12,7 @@ from deployments.models.objectives import AgreedSpan, AgreementState
 from deployments.rules.objectives import slo
 from deployments.rules.objectives.sla_months import budget_line, is_over, month_of, months_until
 from deployments.rules.objectives.slo import Objective, Promise
-from deployments.rules.objectives.spans import Span
+from deployments.rules.objectives.spans import Span, ceil_minute, clip
 from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.causes.occurrences import Occurrence, occurrences
 from deployments.selectors.incidents.pages import incidents_between
@@ -54,12 +54,13 @@ def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
     contract = _contract_of(endpoint, end)
     objectives = _objectives(contract)
     excluded = excluded_spans([endpoint.pk], start, end)
+    left_out = _left_out(endpoint, Span(start, end), now)
     hours = traffic_by([endpoint.pk], start, end, "hour", excluded=excluded, statuses=True)
     counted = hours.get(endpoint.pk, {})
     days = _days(counted)
     total = sum(counted.values(), Traffic())
-    burn = last_hour([endpoint.pk], now).get(endpoint.pk)
     incidents = incidents_between(endpoint, start, end)
+    burn = last_hour([endpoint.pk], now).get(endpoint.pk)
     until = min(end, max(now, start))
     covered = coverage(endpoint, start, until, now=now)
     reports = [objective_report(one, slo.attain(one, total), burn) for one in objectives]
@@ -85,8 +86,10 @@ def sla(endpoint: Endpoint, month: str, now: datetime) -> SlaPage:
         incidents=incidents,
         spells=spells_of(incidents),
         changes=_changes(endpoint, start, end),
-        left_out=_left_out(endpoint, start, end),
-        with_everything=_gross(endpoint, start, end, objectives) if excluded else [],
+        left_out=left_out,
+        with_everything=(
+            _gross(endpoint, start, end, objectives) if any(one.counted for one in left_out) else []
+        ),
         observed_share=covered.share,
         unobserved=list(covered.missing),
     )
@@ -197,25 +200,32 @@ def _changes(endpoint: Endpoint, start: datetime, end: datetime) -> list[Occurre
     return [one for one in found if one.kind not in NO_CHANGES][-MOST_CHANGES:]
 
 
-def _left_out(endpoint: Endpoint, start: datetime, end: datetime) -> list[LeftOut]:
+def _left_out(endpoint: Endpoint, month: Span, now: datetime) -> list[LeftOut]:
     """Maintenance and exclusions that meet the month and were not withdrawn, oldest first."""
-    meets = {"endpoint": endpoint, "starts_at__lt": end, "ends_at__gt": start}
+    meets = {"endpoint": endpoint, "starts_at__lt": month.end, "ends_at__gt": month.start}
     windows = MaintenanceWindow.objects.filter(**meets)
     exclusions = Exclusion.objects.filter(**meets)
     found = []
     for kind, rows in (("maintenance", windows), ("exclusion", exclusions)):
         wanted = rows.exclude(state=AgreementState.WITHDRAWN).prefetch_related("agreements__person")
-        found += [_of_span(kind, row) for row in wanted.order_by("starts_at")[:MOST_LEFT_OUT]]
+        found += [
+            _of_span(kind, row, month, now) for row in wanted.order_by("starts_at")[:MOST_LEFT_OUT]
+        ]
     return sorted(found, key=lambda one: one.span)
 
 
-def _of_span(kind: str, row: AgreedSpan) -> LeftOut:
+def _of_span(kind: str, row: AgreedSpan, month: Span, now: datetime) -> LeftOut:
     agreements = row.agreements.all()  # type: ignore[attr-defined]
+    span = Span(row.starts_at, row.ends_at)
+    is_agreed = row.state == AgreementState.AGREED
+    # Nothing is left out of what has not been counted yet.
+    passed = clip(span, Span(month.start, min(month.end, ceil_minute(now))))
     return LeftOut(
         kind=kind,
-        span=Span(row.starts_at, row.ends_at),
+        span=span,
         reason=row.reason,
         evidence=getattr(row, "evidence", ""),
-        seats=tuple(f"{one.person} ({one.get_seat_display()})" for one in agreements),
-        state=row.state,
+        words=tuple((str(one.person), one.seat) for one in agreements),
+        state="planned" if is_agreed and span.start > now else row.state,
+        counted=passed if is_agreed else None,
     )

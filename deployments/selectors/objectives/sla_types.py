@@ -15,7 +15,7 @@ from deployments.rules.objectives.slo import Attainment, Objective, Promise
 from deployments.rules.objectives.spans import Span, minutes_of
 from deployments.rules.statistics.rollups import Traffic
 from deployments.selectors.causes.occurrences import Occurrence
-from models_registry.models import ContractSignature, ServiceContract
+from models_registry.models import ContractSignature, Seat, ServiceContract
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,29 @@ class MonthReport:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Time that the three seats took out of the count: `kind` is maintenance or exclusion."""
+    """Time that the three seats took out of the count: `kind` is maintenance or exclusion.
+
+    `state` is `agreed`, `planned` (agreed, and has not begun) or `proposed`. `counted` is what is
+    left out of the month by now; None as long as it leaves out nothing.
+    """
 
     kind: str
     span: Span
     reason: str
     evidence: str
-    seats: tuple[str, ...]
+    words: tuple[tuple[str, str], ...]
     state: str
+    counted: Span | None = None
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """Who agreed for which seat, in the language that is on when it is read."""
+        return tuple(f"{person} ({Seat(seat).label})" for person, seat in self.words)
+
+    @property
+    def is_partly(self) -> bool:
+        """Whether less than the whole of it is left out: it runs, or lies in two months."""
+        return self.counted is not None and self.counted != self.span
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,11 @@ class SlaRow:
         """Percent of the budget left in each of those months, None without requests."""
         shares = [month.budget_left_share for month in self.months]
         return [None if share is None else round(share * 100, 1) for share in shares]
+
+    @property
+    def has_trend(self) -> bool:
+        """Whether there is a line to draw: two months with requests."""
+        return sum(share is not None for share in self.trend) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +160,11 @@ class SlaPage:
     @property
     def unobserved_minutes(self) -> int:
         return minutes_of(self.unobserved)
+
+    @property
+    def left_out_spans(self) -> list[Span]:
+        """What of the month is left out by now."""
+        return [one.counted for one in self.left_out if one.counted is not None]
 
     @property
     def budget_left_share(self) -> float | None:

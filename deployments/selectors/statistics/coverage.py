@@ -10,16 +10,17 @@ from django.db.models import Min, Q
 
 from deployments.models import (
     CountGap,
+    DayRollup,
     Endpoint,
     GapReason,
     GatewayListener,
     HourRollup,
     MinuteRollup,
 )
-from deployments.rules.objectives.spans import Span, floor_minute, left_over, union
+from deployments.rules.objectives.spans import MINUTE, Span, floor_minute, left_over, union
+from deployments.rules.statistics.parts import DAY, HOUR
 from deployments.selectors.statistics.rollup_parts import reading
 
-MINUTE = timedelta(minutes=1)
 UNDER_WAY = timedelta(minutes=2)
 """A minute that ended so lately may still be booked."""
 MOST_GAPS = 200
@@ -49,7 +50,8 @@ class Coverage:
     """What was observed of an endpoint from `start` up to `end` (whole minutes, UTC).
 
     `missing` are the minutes of which nothing is known; where only hours are kept, the hour that
-    some are missing from stands for them. Time before the endpoint was first read is not expected.
+    some are missing from stands for them. Time before the endpoint was first read is not expected,
+    nor is that before it was made.
     """
 
     start: datetime
@@ -79,17 +81,20 @@ class Coverage:
 def coverage(
     endpoint: Endpoint, start: datetime, end: datetime, *, now: datetime | None = None
 ) -> Coverage:
-    """How much of the stretch was observed, what is missing, and why; seven queries."""
+    """How much of the stretch was observed, what is missing, and why; eight queries."""
     moment = now or datetime.now(UTC)
     first = _first_minute(endpoint)
     begin = max(floor_minute(start), first) if first else floor_minute(end)
     stop = max(min(floor_minute(end), floor_minute(moment - UNDER_WAY)), begin)
+    # Of the day that it began in only its hour, or only the day itself, may be left.
+    since = min(max(floor_minute(start), _midnight(begin)), begin)
     seen: list[Span] = []
     observed = 0
-    for at, span, minutes in reading([endpoint.pk], begin, stop).rows(_SEEN):
-        observed += int(minutes)
-        if minutes >= span:
-            seen.append(Span(at, at + MINUTE * span))
+    for at, span, minutes in reading([endpoint.pk], since, stop).rows(_SEEN):
+        expected = Span(max(at, begin), at + MINUTE * span)
+        observed += min(int(minutes), expected.minutes)
+        if minutes >= expected.minutes:
+            seen.append(expected)
     return Coverage(
         start=begin,
         end=stop,
@@ -138,7 +143,11 @@ def _missing(endpoint: Endpoint, whole: Span, seen: list[Span]) -> list[Span]:
 
 
 def _first_minute(endpoint: Endpoint) -> datetime | None:
-    """When anything was first read of the endpoint: before that nothing was to be expected."""
+    """When anything was first read of the endpoint: before that nothing was to be expected.
+
+    Where the first minutes are gone, the hour or the day that they lay in began before the
+    endpoint did: then it is when the endpoint was made.
+    """
     minute = (
         MinuteRollup.objects.filter(endpoint=endpoint)
         .order_by("minute")
@@ -146,5 +155,18 @@ def _first_minute(endpoint: Endpoint) -> datetime | None:
         .first()
     )
     hour = HourRollup.objects.filter(endpoint=endpoint).aggregate(first=Min("hour"))["first"]
-    known = [at for at in (minute, hour) if at is not None]
-    return min(known) if known else None
+    day = DayRollup.objects.filter(endpoint=endpoint).aggregate(first=Min("day"))["first"]
+    # From the finest row to the coarsest: one that begins before them all, but holds them, says
+    # no more than they do.
+    found: Span | None = None
+    for at, length in ((minute, MINUTE), (hour, HOUR), (day, DAY)):
+        if at is not None and (found is None or at + length <= found.start):
+            found = Span(at, at + length)
+    if found is None:
+        return None
+    made = floor_minute(endpoint.created_at)
+    return made if found.start <= made < found.end else found.start
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
