@@ -16,6 +16,8 @@ from rest_framework.views import APIView
 from console.api.authentication import user_of
 from console.errors import FieldError, Invalid
 from deployments.api.statistics import moment_of
+from deployments.documents.slow_words import NAMES, sentence
+from deployments.rules.diagnosis.slow_requests import Percentile
 from deployments.selectors.diagnosis.slow_requests import (
     MOST_ROWS,
     SlowFilter,
@@ -36,13 +38,19 @@ PARAMETERS = [
 
 
 class StagedPercentileSerializer(serializers.Serializer[object]):
-    """The request at a percentile; `stages` are means in ms of the requests around it."""
+    """The request at a percentile; `stages` are means in ms of the requests at or above it."""
 
     percent = serializers.FloatField()
     value_ms = serializers.FloatField()
+    slower = serializers.IntegerField(help_text="Requests at or above it.")
+    slower_ms = serializers.FloatField(help_text="Their mean: the stages add up to it.")
+    words = serializers.SerializerMethodField(help_text="Where their time went, in words.")
     stages = serializers.DictField(child=serializers.FloatField())
     main = serializers.CharField()
-    share = serializers.FloatField(help_text="Of its time, 0 to 1, in the main stage.")
+    share = serializers.FloatField(help_text="Of their time, 0 to 1, in the main stage.")
+
+    def get_words(self, one: Percentile) -> str:
+        return sentence(one)
 
 
 class SlowRequestSerializer(serializers.Serializer[object]):
@@ -78,9 +86,13 @@ class SlowReportSerializer(serializers.Serializer[object]):
     start = serializers.DateTimeField(source="wanted.start")
     end = serializers.DateTimeField(source="wanted.end")
     requests = serializers.IntegerField(source="report.requests")
+    stage_names = serializers.SerializerMethodField(help_text="Each stage in words.")
     percentiles = StagedPercentileSerializer(many=True, source="report.percentiles")
     worst = SlowRequestSerializer(many=True, source="report.worst")
     logs = LogSeenSerializer(many=True)
+
+    def get_stage_names(self, _page: SlowPage) -> dict[str, str]:
+        return {name: str(words) for name, words in NAMES.items()}
 
 
 class SlowRequestsView(APIView):

@@ -13,6 +13,9 @@ from deployments.cli.output import show
 if TYPE_CHECKING:
     from deployments.cli.main import Session
 
+LEAST_MS = 0.005
+"""What would be told as 0.00 ms is left out."""
+
 
 @click.command("slow")
 @click.argument("endpoint", metavar="ENVIRONMENT/MODEL")
@@ -58,17 +61,16 @@ def _words(found: dict[str, Any]) -> str:
         lines.append(f"The access log of {', '.join(missing)} is not seen by the server.")
     if not found["requests"]:
         return "\n".join(lines)
+    names = found["stage_names"]
     for one in found["percentiles"]:
-        stages = " ".join(f"{name}={ms:.2f}" for name, ms in one["stages"].items() if ms)
-        lines.append(
-            f"P{one['percent']:g}: {one['value_ms']:.2f} ms, {one['share']:.0%} of it "
-            f"{one['main']} ({stages})"
-        )
+        stages = sorted(one["stages"].items(), key=lambda part: -part[1])
+        lines.append(f"P{one['percent']:g}: {one['value_ms']:.2f} ms. {one['words']}")
+        lines += [f"  {ms:9.2f} ms  {names[name]}" for name, ms in stages if ms >= LEAST_MS]
     lines.append("The slowest:")
     for one in found["worst"][:20]:
         version = f"v{one['version']}" if one["version"] else "no version"
         lines.append(
             f"  {one['total_ms']:9.2f} ms  {one['x_request_id']}  {one['status']} {version}, "
-            f"mostly {one['main']}, {one['at']}"
+            f"mostly “{names[one['main']]}”, {one['at']}"
         )
     return "\n".join(lines)

@@ -307,6 +307,8 @@ WORDS: Final = {
         _("The node’s worker may not write into the model repository."),
         _("Check its owner, and whether the disk is mounted read-only."),
     ),
+    "serves": (_("It is loaded and serves; nothing is wrong."), ""),
+    "serves_still": (_("It is loaded and serves."), ""),
     "signed_file_replaced": (
         _("A file of the version is not the one that its release signed."),
         _("Ask for a new release of this version."),
@@ -328,6 +330,7 @@ WORDS: Final = {
         _("Loaded once more under a name of its own, it loads now."),
         _("What was wrong is gone (memory, disk, a file): deploy the version again."),
     ),
+    "trial_loads": (_("Loaded once more under a name of its own, it loads."), ""),
     "triton_key_refused": (
         _("Triton refuses the key with which Covenant manages its models."),
         _("Start Triton with the key of COVENANT_TRITON_KEY."),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from deployments.rules.diagnosis.slow_requests import STAGES, Percentile
 
@@ -62,10 +63,18 @@ def parts_of(stages: Mapping[str, float]) -> list[Part]:
 
 
 def sentence(one: Percentile) -> str:
-    """What a percentile's time is spent on, in words."""
+    """What the requests at or above a percentile spent their time on, in words."""
     words = {
+        "n": one.slower,
         "percent": f"{one.percent:g}",
+        "mean": f"{one.slower_ms:.2f}",
         "share": f"{100 * one.share:.0f}",
         "stage": NAMES[one.main],
     }
-    return _("P%(percent)s: %(share)s %% of it “%(stage)s”") % words
+    template = ngettext(
+        "%(n)s request at or above P%(percent)s took %(mean)s ms: %(share)s %% of it “%(stage)s”",
+        "%(n)s requests at or above P%(percent)s took %(mean)s ms on average: %(share)s %% of it "
+        "“%(stage)s”",
+        one.slower,
+    )
+    return template % words

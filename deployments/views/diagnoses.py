@@ -19,7 +19,7 @@ from console.selectors.paging import page_of
 from deployments.diagnosis_forms import DiagnosisFilterForm
 from deployments.documents.diagnosis_words import cause_of, told_step
 from deployments.models import Diagnosis, DiagnosisState, Node
-from deployments.rules.diagnosis.findings import Step
+from deployments.rules.diagnosis.findings import Step, serves
 from deployments.selectors.diagnosis.diagnoses import (
     DiagnosisFilter,
     diagnosis_list,
@@ -62,6 +62,8 @@ def detail(request: HttpRequest, diagnosis_id: uuid.UUID) -> HttpResponse:
         "version": version,
         "steps": [told_step(one) for one in steps],
         "cause": cause_of(steps, diagnosis.cause),
+        "serves": serves(steps),
+        "failing": diagnosis.automatic or diagnosis.state == DiagnosisState.FOUND,
         "running": diagnosis.state == DiagnosisState.RUNNING,
         "may_ask": allowed(actor_of(request), "diagnosis.run", version.model.team_id)
         and diagnosis.state != DiagnosisState.RUNNING,

@@ -39,18 +39,21 @@ def test_slow_requests_are_told_by_stage() -> None:
         "end": "b",
         "logs": [{"gateway": "edge-2", "missing": True}],
         "percentiles": [
-            {"percent": 99.9, "value_ms": 812.5, "share": 0.9, "main": "wait",
-             "stages": {"wait": 800.0, "model": 12.5}},
+            {"percent": 99.9, "value_ms": 812.5, "share": 0.9, "main": "model", "words": "So.",
+             "stages": {"wait": 12.5, "model": 800.0, "send": 0.001}},
         ],
         "worst": [
             {"total_ms": 812.5, "x_request_id": "r-1", "status": 200, "version": 1,
-             "main": "wait", "at": "c"},
+             "main": "model", "at": "c"},
         ],
+        "stage_names": {"wait": "At the gateway", "model": "At the node, beyond the mean"},
     }  # fmt: skip
     words = slow._words(found)
     assert "The access log of edge-2 is not seen by the server." in words
-    assert "P99.9: 812.50 ms, 90% of it wait (wait=800.00 model=12.50)" in words
-    assert "812.50 ms  r-1  200 v1, mostly wait, c" in words
+    assert "P99.9: 812.50 ms. So.\n     800.00 ms  At the node, beyond the mean\n" in words
+    assert "812.50 ms  r-1  200 v1, mostly “At the node, beyond the mean”, c" in words
+    assert "mostly model" not in words
+    assert "send" not in words
     assert "The slowest" not in slow._words({**found, "requests": 0})
 
 

@@ -107,3 +107,22 @@ def test_every_finding_is_said_whatever_it_knows(code: str) -> None:
 
 def test_every_cause_has_words() -> None:
     assert set(_CAUSES) - set(WORDS) == set()
+
+
+def test_of_what_serves_nobody_asks_why_it_does_not_load(
+    client: Client, diagnosis: Diagnosis
+) -> None:
+    finding = Finding("serves", "good")
+    diagnosis.steps = [{"name": "log", "verdict": "good", "findings": [finding.to_json()]}]
+    diagnosis.state, diagnosis.cause = "clean", ""
+    diagnosis.save()
+    client.force_login(factories.people().sam)
+    page = client.get(f"/diagnoses/{diagnosis.pk}/").content.decode()
+    assert "It is loaded and serves; nothing is wrong." in page
+    assert "is loaded on local" in page
+    assert "not load" not in page.split("</h1>")[0]
+    assert "What was wrong" not in page
+    diagnosis.steps = []
+    diagnosis.save()
+    page = client.get(f"/diagnoses/{diagnosis.pk}/").content.decode()
+    assert "Does fraud_detector v1 load on local?" in page

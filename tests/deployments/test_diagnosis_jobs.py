@@ -140,7 +140,8 @@ def test_what_somebody_did_on_the_node_is_found(
 
     cause, found = look()
     assert cause == ""
-    assert {"trial_loaded", "config_completed"} <= found["log"]
+    assert {"serves", "trial_loads", "config_completed"} <= found["log"]
+    assert Diagnosis.objects.latest("requested_at").state == DiagnosisState.CLEAN
     assert found["config"] == {"config_fits"}
 
     model.write_bytes(whole[:40])

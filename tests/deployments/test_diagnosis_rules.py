@@ -364,3 +364,57 @@ def test_a_step_tells_each_thing_once_worst_first_and_no_more_than_a_page_shows(
     long = Finding("x", "bad", {}, "a" * 10_000 + "\0").to_json()["evidence"]
     assert len(long) < 6100
     assert "\0" not in long
+
+
+def codes(found: list[Finding]) -> list[tuple[str, str]]:
+    return [(one.code, one.verdict) for one in found]
+
+
+def test_what_serves_is_said_to_serve_and_nothing_is_mended() -> None:
+    tried = [Finding("trial_loaded", "warn"), Finding("config_completed", "good")]
+    sound = findings.weighed(tried, [], serves=True, failed=False)
+    assert codes(sound) == [("trial_loads", "good"), ("config_completed", "good")]
+    unread = [Finding("log_unreadable", "unknown", {"path": ""})]
+    assert codes(findings.weighed(tried, unread, serves=True, failed=False))[-1] == (
+        "log_unreadable",
+        "unknown",
+    ), "that the log is not seen is no warning about the version"
+    told = findings.with_serving(steps(log=sound))
+    assert told[0].findings[0] == Finding("serves", "good")
+    assert (findings.cause(told), told[0].verdict) == ("", "good")
+    assert findings.serves(told)
+    assert not findings.serves(steps(log=sound))
+
+
+def test_what_serves_beside_a_fault_is_not_called_sound() -> None:
+    full = Finding("disk_nearly_full", "warn")
+    told = findings.with_serving(steps(log=[], files=[full]))
+    assert told[0].findings == (Finding("serves_still", "good"),)
+    assert findings.worst(told) == "warn"
+    said = [Finding("out_of_memory", "bad")]
+    once = findings.weighed([], said, serves=True, failed=False)
+    assert codes(once) == [("out_of_memory", "warn")], "it serves: that was before"
+
+
+@pytest.mark.parametrize(
+    ("said", "failed", "trial"),
+    [
+        ([], False, "trial_loads"),
+        ([], True, "trial_loaded"),
+        ([Finding("out_of_memory", "bad")], False, "trial_loaded"),
+    ],
+)
+def test_that_a_fault_is_gone_is_told_only_where_there_was_one(
+    said: list[Finding], failed: bool, trial: str
+) -> None:
+    tried = [Finding("trial_loaded", "warn")]
+    found = findings.weighed(tried, said, serves=False, failed=failed)
+    assert found[0].code == trial
+    assert all(one.verdict != "bad" for one in found)
+
+
+def test_what_does_not_load_keeps_its_verdict() -> None:
+    tried = [Finding("trial_failed", "bad")]
+    found = findings.weighed(tried, [Finding("log_error", "bad")], serves=False, failed=True)
+    assert codes(found) == [("trial_failed", "bad"), ("log_error", "bad")]
+    assert codes(findings.weighed([], [], serves=False, failed=False)) == [("log_silent", "good")]

@@ -16,6 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from deployments.adapters import access_log
+from deployments.documents.slow_words import sentence
 from deployments.models import MinuteRollup
 from deployments.rules.diagnosis import slow_requests as rules
 from tests import factories
@@ -87,6 +88,27 @@ def test_a_percentile_is_a_request_that_was_and_says_where_its_time_went() -> No
     assert more.percentiles[-1].value_ms == 810.0
     assert more.percentiles[-1].main == "wait"
     assert rules.report([], {}).percentiles == ()
+
+
+def test_the_stages_of_a_percentile_add_up_to_the_mean_that_is_told_with_them() -> None:
+    took = [10.0] * 97 + [20.0, 21.75, 63.45]
+    asked = [request(model_us=(ms - 1) * 1000, duration_ms=int(ms)) for ms in took]
+    minute = START.replace(second=0, microsecond=0)
+    found = rules.report(asked, {(1, minute): rules.ModelTime(1.0, 4.0)})
+    p99 = next(one for one in found.percentiles if one.percent == 99)
+    assert (p99.value_ms, p99.slower, round(p99.slower_ms, 2)) == (21.75, 2, 42.6)
+    for one in found.percentiles:
+        slowest = sorted(took)[-one.slower :]
+        assert sum(one.stages.values()) == pytest.approx(one.slower_ms)
+        assert one.slower_ms == pytest.approx(sum(slowest) / len(slowest))
+        assert one.value_ms == slowest[0]
+    assert (p99.main, round(p99.share, 2)) == ("model", 0.86)
+    assert sentence(p99) == (
+        "2 requests at or above P99 took 42.60 ms on average: 86 % of it "
+        "“At the node, beyond the mean”"
+    )
+    odd = request(duration_ms=3)
+    assert odd.total_ms == sum(rules.stages_of(odd, None).values()) == 10.0
 
 
 @pytest.mark.parametrize(
@@ -235,6 +257,10 @@ def test_the_api_and_its_csv(client: Client, logged: Callable[..., Path]) -> Non
     path = "/api/v1/endpoints/production/fraud_detector/slow-requests"
     found = client.get(f"{path}/").json()
     assert found["requests"] == 201
+    last = found["percentiles"][-1]
+    assert (last["slower"], last["slower_ms"]) == (1, pytest.approx(521.0))
+    assert "1 request at or above P99.9 took 521.00 ms" in last["words"]
+    assert found["stage_names"]["model"] == "At the node, beyond the mean"
     assert found["worst"][0]["main"] == "wait"
     assert found["worst"][0]["stages"]["queue"] == pytest.approx(2.0)
     assert found["worst"][0]["stages"]["compute"] == pytest.approx(4.0)

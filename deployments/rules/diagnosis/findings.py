@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
 Verdict = Literal["good", "unknown", "warn", "bad"]
@@ -74,6 +74,8 @@ _CAUSES: Final = (
 )
 _GENERAL: Final = frozenset({"log_error", "trial_failed", "config_refused"})
 """That it failed, which is known: no explanation as long as there is another one."""
+
+SERVING: Final = frozenset({"serves", "serves_still"})
 
 _RANK: Final = {code: rank for rank, code in enumerate(_CAUSES)}
 
@@ -161,6 +163,40 @@ def cause(steps: Sequence[Step]) -> str:
         return (0 if fundamental or code in said else 1, place)
 
     return min(bad, key=rank)[0].code
+
+
+def weighed(
+    tried: Sequence[Finding], said: Sequence[Finding], *, serves: bool, failed: bool
+) -> list[Finding]:
+    """What was tried beside what the log and Triton say of the version.
+
+    `serves`: Triton has it loaded under its own name, and callers are answered; `failed`: its last
+    deploy there did not succeed. Where it loads now, what was said is of before and only warns.
+    That “what was wrong is gone” is told only where something was wrong.
+    """
+    loads = any(one.code == "trial_loaded" for one in tried)
+    if loads or serves:
+        said = [replace(one, verdict="warn") if one.verdict == "bad" else one for one in said]
+    wrong_before = failed or any(one.verdict == "warn" for one in said)
+    if loads and (serves or not wrong_before):
+        tried = [
+            Finding("trial_loads", "good") if one.code == "trial_loaded" else one for one in tried
+        ]
+    return [*tried, *said] or [Finding("log_silent", "good")]
+
+
+def with_serving(steps: Sequence[Step]) -> list[Step]:
+    """The steps of a version that serves: the first one says so, and whether that is all."""
+    sound = worst(steps) in ("good", "unknown")
+    first = Finding("serves" if sound else "serves_still", "good")
+    return [
+        step(part.name, [first, *part.findings]) if part.name == LOG else part for part in steps
+    ]
+
+
+def serves(steps: Iterable[Step]) -> bool:
+    """Whether a diagnosis saw the version loaded under its own name, as callers use it."""
+    return any(one.code in SERVING for part in steps for one in part.findings)
 
 
 def worst(steps: Sequence[Step]) -> Verdict:

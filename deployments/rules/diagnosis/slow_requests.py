@@ -83,10 +83,16 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Percentile:
-    """The request at one percentile, and how the requests around it spent their time."""
+    """The request at one percentile, and how those at or above it spent their time.
+
+    `slower` of them took `slower_ms` on average; `stages` add up to that, not to `value_ms`, and
+    `share` is the main stage's of it.
+    """
 
     percent: float
     value_ms: float
+    slower: int
+    slower_ms: float
     stages: dict[str, float]
     main: str
     share: float
@@ -174,8 +180,7 @@ def report(
     """What the requests of a span say.
 
     `model_times` are by version and minute. The stages of a percentile are the means of the
-    requests from halfway to it up to it; of P99.9 that is the slowest thousandth and no fewer than
-    one.
+    requests at or above it: of P99.9 that is the slowest thousandth and no fewer than one.
     """
     ordered = sorted(requests, key=lambda one: one.total_ms)
     split = [stages_of(one, model_times.get(_key(one))) for one in ordered]
@@ -205,17 +210,13 @@ def _percentile(
     percent: float, ordered: Sequence[LoggedRequest], split: Sequence[Mapping[str, float]]
 ) -> Percentile:
     index = nearest_rank(percent, len(ordered))
-    first = index
-    if percent >= 99:
-        around = split[index:]
-    else:
-        first = nearest_rank(max(0.0, percent - 5.0), len(ordered))
-        around = split[first : index + 1]
-    stages = _means(around)
+    stages = _means(split[index:])
     total = sum(stages.values())
     main = _main(stages)
     share = stages[main] / total if total else 0.0
-    return Percentile(percent, ordered[index].total_ms, stages, main, share)
+    return Percentile(
+        percent, ordered[index].total_ms, len(ordered) - index, total, stages, main, share
+    )
 
 
 def _means(split: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -248,6 +249,8 @@ def _total(line: Mapping[str, Any]) -> float:
         told = sum(_ms(line, name) for name in names)
         if abs(told - whole) <= 2:
             return told
+        # Stages follow one another: together they took no less than what they were.
+        return max(whole, told)
     return whole
 
 

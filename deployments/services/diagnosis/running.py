@@ -20,7 +20,7 @@ from deployments.adapters import (
     triton_facts,
     triton_log,
 )
-from deployments.models import Diagnosis, DiagnosisState, Node
+from deployments.models import Diagnosis, DiagnosisState, Node, Placement, PlacementState
 from deployments.rules.diagnosis import (
     compatibility,
     config_check,
@@ -101,6 +101,7 @@ class _Look:
         self.graph: GraphSeen | None = None
         self.server = ""
         self.unreachable: CovenantError | None = None
+        self.serves = False
         self.facts: dict[str, Any] = {
             "triton_model": subject.triton_model,
             "on_node": subject.on_node,
@@ -119,13 +120,14 @@ class _Look:
         access = self._files()
         self.run.progress(0.7, "Reading Triton’s log")
         told = self._log()
-        return [
+        steps = [
             findings.step(findings.LOG, told),
             findings.step(findings.CONFIG, configuration),
             findings.step(findings.ONNX, integrity),
             findings.step(findings.COMPATIBILITY, fitting),
             findings.step(findings.FILES, access),
         ]
+        return findings.with_serving(steps) if self.serves else steps
 
     def _ask_triton(self) -> None:
         try:
@@ -234,14 +236,35 @@ class _Look:
         words = failed.error_message if failed is not None else ""
         since = failed.started_at - BEFORE if failed is not None and failed.started_at else None
         found = self._said(self.subject.triton_model, words, since)
-        if not self.diagnosis.try_load or self.unreachable is not None:
-            return found or [Finding("log_silent", "good")]
-        self.run.progress(0.75, "Trying to load it")
-        tried = self._tried()
-        if any(one.code == "trial_loaded" for one in tried):
-            # It loads now: what the log holds is of before.
-            found = [Finding(f.code, "warn", f.data, f.evidence) for f in found]
-        return [*tried, *found]
+        placed = self._placement_state()
+        tried: list[Finding] = []
+        if self.unreachable is None:
+            self.serves = placed == PlacementState.READY and self._is_loaded()
+            if self.diagnosis.try_load:
+                self.run.progress(0.75, "Trying to load it")
+                tried = self._tried()
+        return findings.weighed(
+            tried,
+            found,
+            serves=self.serves,
+            failed=failed is not None or placed == PlacementState.FAILED,
+        )
+
+    def _placement_state(self) -> str:
+        """How the version stands on the node by the deployment that is looked at, "" without."""
+        here = Placement.objects.filter(
+            deployment=self.diagnosis.deployment_id, node=self.diagnosis.node_id
+        )
+        return here.values_list("state", flat=True).first() or ""
+
+    def _is_loaded(self) -> bool:
+        """Whether Triton says that it has the version loaded under its own name."""
+        try:
+            entries = self.triton.index()
+        except CovenantError:
+            return False
+        wanted = (self.subject.triton_model, str(self.subject.number), "READY")
+        return any((one.name, one.version, one.state) == wanted for one in entries)
 
     def _said(self, triton_model: str, words: str, since: datetime | None) -> list[Finding]:
         """What was said of a model, in the log and by Triton's own list of models."""
