@@ -280,6 +280,7 @@ ROLLOUTS: Final = (
     _("v{x} has no traffic any more; v{y} serves."),
     _("Rollout of v{x}: step {y}."),
     _("Rollout of v{x} ended. {t}"),
+    _("Rollout of v{x} ended."),
     _("{x} of {y} requests failed within {s} s ({p} %, limit {l} %)."),
     _("{x} of {y} requests took longer than {l} ms within {s} s; 1 % may."),
     _("{x} of {y} sampled answers break what the contract says of its outputs."),
@@ -327,7 +328,7 @@ def phrase(stored: object) -> str:
     if text in FIXED:
         return gettext(text)
     for pattern, source in OPEN:
-        if found := pattern.fullmatch(text):
+        if found := pattern.fullmatch(text.strip()):
             holes = found.groupdict()
             if "t" in holes:
                 holes["t"] = phrase(holes["t"])

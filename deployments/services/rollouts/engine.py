@@ -212,7 +212,7 @@ def _write_weights(
         # Who was led there by a rule is to get away from it, too.
         rules = [one for one in wanted.header_rules if int(one["version"]) != row.version]
         wanted = replace(wanted, header_rules=rules, mode=EndpointMode.NORMAL)
-        reason = f"Rollout of v{row.version} ended. {action.message}"
+        reason = f"Rollout of v{row.version} ended. {action.message}".strip()
     return write_split(
         endpoint,
         wanted,

@@ -368,7 +368,15 @@ urlpatterns = [
         "",
         include(
             (
-                places("job-list", "audit-list", "settings", "sign-in", "sign-out", "keys"),
+                places(
+                    "error-help-list",
+                    "job-list",
+                    "audit-list",
+                    "settings",
+                    "sign-in",
+                    "sign-out",
+                    "keys",
+                ),
                 "console",
             )
         ),
@@ -378,7 +386,14 @@ urlpatterns = [
         "",
         include(
             (
-                places("endpoint-list", "rollout-list", "incident-list", "node-list", "sla-list"),
+                places(
+                    "endpoint-list",
+                    "rollout-list",
+                    "incident-list",
+                    "alert-list",
+                    "node-list",
+                    "sla-list",
+                ),
                 "deployments",
             )
         ),
