@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from django.db.models import Min, Q
 
@@ -19,14 +20,14 @@ from deployments.models import (
 )
 from deployments.rules.objectives.spans import MINUTE, Span, floor_minute, left_over, union
 from deployments.rules.statistics.parts import DAY, HOUR
-from deployments.selectors.statistics.rollup_parts import reading
+from deployments.selectors.statistics.rollup_parts import Coarsest, reading
 
 UNDER_WAY = timedelta(minutes=2)
 """A minute that ended so lately may still be booked."""
 MOST_GAPS = 200
 
 _SEEN = "select at, span, minutes from counted where version = 0 order by at"
-_MINUTES = "select at from counted where version = 0 order by at"
+FINER: Final[tuple[Coarsest, ...]] = ("hour", "minute")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +82,21 @@ class Coverage:
 def coverage(
     endpoint: Endpoint, start: datetime, end: datetime, *, now: datetime | None = None
 ) -> Coverage:
-    """How much of the stretch was observed, what is missing, and why; eight queries."""
+    """How much of the stretch was observed, what is missing, and why; eight queries, and
+    four more where some is missing."""
     moment = now or datetime.now(UTC)
     first = _first_minute(endpoint)
     begin = max(floor_minute(start), first) if first else floor_minute(end)
     stop = max(min(floor_minute(end), floor_minute(moment - UNDER_WAY)), begin)
     # Of the day that it began in only its hour, or only the day itself, may be left.
     since = min(max(floor_minute(start), _midnight(begin)), begin)
-    seen: list[Span] = []
-    observed = 0
-    for at, span, minutes in reading([endpoint.pk], since, stop).rows(_SEEN):
-        expected = Span(max(at, begin), at + MINUTE * span)
-        observed += min(int(minutes), expected.minutes)
-        if minutes >= expected.minutes:
-            seen.append(expected)
+    rows = _parts(endpoint, Span(since, stop), begin)
     return Coverage(
         start=begin,
         end=stop,
         expected_minutes=Span(begin, stop).minutes,
-        observed_minutes=observed,
-        missing=_missing(endpoint, Span(begin, stop), seen),
+        observed_minutes=sum(observed for _, observed in rows),
+        missing=_missing(endpoint, Span(since, stop), begin, _whole(rows)),
         gaps=gaps_of(endpoint, begin, max(stop, floor_minute(end))),
     )
 
@@ -130,16 +126,43 @@ def _gaps(sources: list[str] | None, start: datetime, end: datetime) -> list[Gap
     ]
 
 
-def _missing(endpoint: Endpoint, whole: Span, seen: list[Span]) -> list[Span]:
-    """Stretches without a row. Of an hour that is not whole, its minutes say which are missing."""
-    known = union(seen)
-    if not left_over(whole, known):
-        return []
-    minutes = reading(
-        [endpoint.pk], whole.start, whole.end, excluded={endpoint.pk: known}, coarsest="minute"
+def _missing(endpoint: Endpoint, read: Span, begin: datetime, known: list[Span]) -> list[Span]:
+    """Stretches from `begin` on without a row. Of a day that is not whole its hours say which are
+    missing, of an hour its minutes, where they are kept."""
+    within = Span(begin, read.end)
+    for coarsest in FINER:
+        if not left_over(within, known):
+            return []
+        rows = _parts(endpoint, read, begin, known=known, coarsest=coarsest)
+        known = union([*known, *_whole(rows)])
+    return left_over(within, known)
+
+
+def _parts(
+    endpoint: Endpoint,
+    read: Span,
+    begin: datetime,
+    *,
+    known: list[Span] | None = None,
+    coarsest: Coarsest = "day",
+) -> list[tuple[Span, int]]:
+    """What to expect of each row, from `begin` on, and how many minutes of it were seen."""
+    found = reading(
+        [endpoint.pk],
+        read.start,
+        read.end,
+        excluded={endpoint.pk: known} if known else None,
+        coarsest=coarsest,
     )
-    there = [Span(at, at + MINUTE) for (at,) in minutes.rows(_MINUTES)]
-    return left_over(whole, [*known, *there])
+    parts = []
+    for at, length, minutes in found.rows(_SEEN):
+        expected = Span(max(at, begin), at + MINUTE * length)
+        parts.append((expected, min(int(minutes), expected.minutes)))
+    return parts
+
+
+def _whole(parts: Sequence[tuple[Span, int]]) -> list[Span]:
+    return union(expected for expected, observed in parts if observed >= expected.minutes)
 
 
 def _first_minute(endpoint: Endpoint) -> datetime | None:
