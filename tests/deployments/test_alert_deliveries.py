@@ -239,28 +239,6 @@ def test_channels_hear_of_it_and_of_its_end_in_the_thread_that_they_were_told_in
     assert not Notice.objects.filter(kind="alert.firing", ended_at__isnull=True).exists()
 
 
-def test_the_notice_of_an_alert_that_is_over_leaves_or_names_one_that_goes_on(
-    endpoint: Endpoint,
-) -> None:
-    slow, failing = make_alert(endpoint, "P2", title="P99 above 30 ms"), make_alert(endpoint, "P2")
-    told([slow, failing])
-    Alert.objects.update(told_at=NOW)
-    notice = Notice.objects.get(recipient__username="sam", kind="alert.firing")
-    assert notice.data["title"] == "P99 above 30 ms"
-    Notice.objects.update(done_at=NOW)
-    Alert.objects.filter(pk=slow.pk).update(state="resolved", resolved_at=NOW)
-    told([slow], "resolved")
-    notice.refresh_from_db()
-    assert (notice.data["title"], notice.ended_at) == ("Too few requests succeed", None)
-    assert (notice.subject_url, notice.done_at) == (f"/alerts/{failing.pk}/", NOW)
-    # Its rule became graver meanwhile: the notice is known by what it was.
-    failing.severity, failing.state, failing.resolved_at = "P1", "resolved", NOW
-    failing.save()
-    told([failing], "resolved")
-    notice.refresh_from_db()
-    assert notice.ended_at is not None
-
-
 def test_what_the_receiver_does_not_take_is_tried_again_and_said_when_it_fails(
     endpoint: Endpoint, fleet_rows: Fleet, room: vendors.Vendor, run_jobs: Run
 ) -> None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from console.errors import Conflict, Invalid, NotAllowed, NotFound, Stale
-from console.models import AuditEntry, Role
+from console.models import AuditEntry, Notice, Role
 from deployments.documents.alert_words import sentence_of
 from deployments.models import (
     Alert,
@@ -32,6 +32,7 @@ from deployments.selectors.alerts.pages import AlertFilter, alert_list, alerts_o
 from deployments.selectors.alerts.preview import preview
 from deployments.selectors.alerts.rules import series_names
 from deployments.services.alerts import acts, messages, rules, silences
+from deployments.services.alerts.announcing import announce
 from deployments.services.alerts.engine import AlertEngine
 from deployments.services.statistics import measurements
 from deployments.services.traffic.splits import offer_first_traffic
@@ -220,6 +221,33 @@ def test_the_value_that_it_fired_with_leads_and_the_newest_stands_beside_it(
     assert sentence_of(first) == "Requests that succeed: 98.25 %, the limit is 99.9 %"
     lost = alert_of(None, signal="node_lost", value=1.0, resolved_at=alert.resolved_at)
     assert sentence_of(lost) == "Node lost; over at 2026-03-04 05:06:07 UTC"
+
+
+def test_the_notice_of_an_alert_that_is_over_leaves_or_names_one_that_goes_on(
+    endpoint: Endpoint,
+) -> None:
+    now = timezone.now()
+    slow = alert_of(endpoint, severity="P2", title="P99 above 30 ms", told_at=now)
+    failing = alert_of(endpoint, severity="P2", told_at=now)
+    with transaction.atomic():
+        announce([slow, failing], "firing", now=now)
+    notice = Notice.objects.get(recipient__username="sam", kind="alert.firing")
+    assert notice.data["title"] == "P99 above 30 ms"
+    Notice.objects.update(done_at=now)
+    slow.state, slow.resolved_at = "resolved", now
+    slow.save()
+    with transaction.atomic():
+        announce([slow], "resolved", now=now)
+    notice.refresh_from_db()
+    assert (notice.data["title"], notice.ended_at) == ("Too few requests succeed", None)
+    assert (notice.subject_url, notice.done_at) == (f"/alerts/{failing.pk}/", now)
+    # Its rule became graver meanwhile: the notice is known by what it was.
+    failing.severity, failing.state, failing.resolved_at = "P1", "resolved", now
+    failing.save()
+    with transaction.atomic():
+        announce([failing], "resolved", now=now)
+    notice.refresh_from_db()
+    assert notice.ended_at is not None
 
 
 # -- would it have fired ------------------------------------------------------------------------

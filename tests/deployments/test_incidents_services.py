@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import transaction
@@ -11,11 +11,13 @@ from django.utils import timezone
 
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import AuditEntry, Notice, Team, TeamMembership
+from deployments.documents.sla_words import promise_context
 from deployments.models import Alert, Endpoint, Incident, IncidentSeverity, Rollout, TrafficSplit
 from deployments.rules.incidents.spells import seconds_of
 from deployments.selectors.alerts.on_call import operators_of
 from deployments.selectors.incidents.pages import IncidentFilter, incident_list
 from deployments.selectors.incidents.spells import began_last, spells_of
+from deployments.selectors.objectives.sla import sla
 from deployments.services.alerts import messages
 from deployments.services.alerts.incidents import join_incident
 from deployments.services.incidents import acts as incident_acts
@@ -111,9 +113,10 @@ def test_another_cause_after_callers_were_well_is_another_incident(
     assert second.pk != first.pk
     assert (first.state, first.ended_at, first.severity) == ("resolved", ended, "P2")
     assert (second.started_at, second.severity, second.title) == (now, "P1", "No node has v1")
-    assert messages.of_incident(second, "firing", now=now)["items"][0][
-        "started_at"
-    ] == second.started_at.isoformat()
+    assert (
+        messages.of_incident(second, "firing", now=now)["items"][0]["started_at"]
+        == second.started_at.isoformat()
+    )
 
 
 def test_a_fault_that_flaps_is_one_incident_that_counts_its_bad_spells_alone(
@@ -143,6 +146,21 @@ def test_a_fault_that_flaps_is_one_incident_that_counts_its_bad_spells_alone(
     assert seconds_of(spells_of([incident])[incident.pk]) == 22
     listed = incident_list(IncidentFilter(), user=fleet_rows.sam.user).get()
     assert listed.since == soon  # type: ignore[attr-defined] # annotated
+
+
+def test_a_promise_counts_the_bad_spells_of_an_incident_and_not_the_time_between(
+    endpoint: Endpoint, fleet_rows: Fleet
+) -> None:
+    start = datetime(2026, 3, 10, 12, tzinfo=UTC)
+    for minutes in (0, 10):
+        began = start + timedelta(minutes=minutes)
+        incident = open_one(endpoint, fleet_rows, at=began)
+        incidents.end_incident(
+            incident=incident, at=began + timedelta(seconds=5), actor=fleet_rows.system
+        )
+    now = start + timedelta(hours=1)
+    context = promise_context(sla(endpoint, "2026-03", now), now)
+    assert [one["lasted"] for one in context["incidents"]] == [10]
 
 
 def test_an_urgent_alert_makes_the_incident_that_it_joins_as_grave(
