@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import get_language
@@ -27,6 +30,24 @@ AREAS = {
     "telemetry": _("Telemetry"),
     "traffic": _("Traffic and gateways"),
 }
+NEAR: Final = 12
+"""Other codes of the area beside one; the rest is a click away."""
+
+ENDPOINT_ALERTS: Final = frozenset(
+    {
+        "alert_burn_rate",
+        "alert_execution_p95",
+        "alert_feature_drift",
+        "alert_no_data",
+        "alert_output_entropy",
+        "alert_queue_p95",
+        "alert_requests_stopped",
+        "alert_success_rate",
+    }
+)
+"""Alerts about what callers get: their cause is found at the endpoint."""
+
+_ENDPOINT: Final = re.compile(r"([\w-]{1,63})/([A-Za-z0-9_.-]{1,100})", re.ASCII)
 
 
 @require_safe
@@ -53,16 +74,26 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def detail(request: HttpRequest, code: str) -> HttpResponse:
-    """One code: what it means, why it happens, what to do."""
+    """One code: what it means, why it happens, what to do.
+
+    `endpoint` (ENVIRONMENT/MODEL) is the one that an alert leads here from: its pages are linked.
+    """
     entry = entries().get(code)
     if entry is None:
         raise NotFound(
             f"No error is called {code[:60]}.", hint="Look for it in the list of error codes."
         )
+    others = [one for one in matching("", entry.area) if one.code != code]
+    named = _ENDPOINT.fullmatch(request.GET.get("endpoint", ""))
     context = {
         "entry": entry,
         "area": AREAS[entry.area],
-        "near": [one for one in matching("", entry.area) if one.code != code][:12],
+        "is_alert": entry.area == "alerts",
+        "of_endpoint": code in ENDPOINT_ALERTS,
+        "environment": named[1] if named else "",
+        "model": named[2] if named else "",
+        "near": others[:NEAR],
+        "near_total": len(others),
         "other_language": _is_other(),
     }
     return render(request, "console/help/error.html", context)

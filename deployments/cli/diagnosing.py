@@ -92,7 +92,9 @@ def memory_growth(session: Session) -> None:
     show(
         found,
         as_json=session.as_json,
-        words=table(
+        words=_no_leak(session)
+        if not found["results"] and not session.as_json
+        else table(
             ("GPU", "MIB PER HOUR", "SINCE", "FULL", "LOADED THERE"),
             (
                 (
@@ -113,6 +115,17 @@ def memory_growth(session: Session) -> None:
             hint="Move the traffic to another node, then restart that Triton.",
             code="alert_gpu_memory_grows",
         )
+
+
+def _no_leak(session: Session) -> str:
+    """The empty state, as the page says it: no GPU at all, or none that loses memory."""
+    nodes = session.client.get("/nodes/", limit="200")["results"]
+    if not any(node["gpus"] for node in nodes):
+        return (
+            "No node has a GPU. When one with GPUs is registered, its memory is measured every "
+            "few seconds, and a leak shows here before the GPU is full."
+        )
+    return "No GPU loses memory. A leak takes half an hour to be sure of."
 
 
 def _words(found: dict[str, Any]) -> str:

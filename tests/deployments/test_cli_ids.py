@@ -191,3 +191,9 @@ def test_what_a_list_prints_the_next_command_takes(
         gone = run(*command, "deadbeef")
         assert gone.code == USAGE, command
         assert "has an id that begins with 'deadbeef'" in gone.err
+    # Beside it, as the same server stands: what has nothing to tell says so in words.
+    assert run("memory-growth").out.startswith("No node has a GPU.")
+    assert run("memory-growth", "--json").body == {"results": []}
+    fleet_rows.node.gpus = [0]
+    fleet_rows.node.save()
+    assert run("memory-growth").out.startswith("No GPU loses memory.")
