@@ -109,3 +109,15 @@ def test_a_gateway_that_has_just_begun_takes_no_measurement_from_the_points_befo
     live_store.store({}, {"production/m": second(2, v4=(3, 0, 0, [1, 2, 0, 0, 0]))}, BOUNDS)
     live_store.store({}, {"production/m": to_point(Second(NOW.timestamp() - 1, {}, {}))}, ())
     assert live_store.ring("production/m")[1] == BOUNDS
+
+
+def test_what_the_baseline_answered_for_a_version_was_asked_of_that_version() -> None:
+    points = [
+        # requests, caller faults, provider faults, buckets, rescued, time-outs, without a node
+        {"t": 100.0, "v": {"1": [90, 0, 0, {}, 0, 0, 0], "2": [0, 0, 0, {}, 30, 7, 5]}, "w": {}},
+        {"t": 101.0, "v": {"2": [10, 0, 0, {}, 0, 0, 0]}, "w": {}},
+    ]
+    found = window_numbers(points, (), since=90.0, now=102.0)
+    assert (found[2].requests, found[2].provider_faults, found[2].error_share) == (40, 30, 0.75)
+    nested = nested_windows(points, (), version=2, lengths=[1.5, 10.0], now=102.0)
+    assert [(one.requests, one.provider_faults) for one in nested.values()] == [(10, 0), (40, 30)]

@@ -82,7 +82,7 @@ def needed_for(quantile: float) -> int:
 def figures(version: int, counted: Counted) -> Figures:
     """The figures of one version."""
     traffic, work = counted.traffic, counted.work
-    requests = traffic.requests
+    requests = traffic.version_requests
     return Figures(
         version=version,
         requests=requests,

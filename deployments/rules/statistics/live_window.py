@@ -82,7 +82,8 @@ class LiveWindow:
             if second.at > at - RATE_S:
                 recent += sum(t.requests for t in here)
                 spans += 1.0
-        share = 1 / total.requests if total.requests else None
+        asked = total.version_requests if own else total.requests
+        share = 1 / asked if asked else None
         faults = total.version_faults if own else total.provider_faults
         latency = total.latency
         numbers: dict[str, Any] = {

@@ -32,6 +32,11 @@ class Traffic:
         return self.statuses.get("rescued", 0)
 
     @property
+    def version_requests(self) -> int:
+        """What the version was asked: its own answers, and those that another one gave for it."""
+        return self.requests + self.rescued
+
+    @property
     def version_faults(self) -> int:
         """What the version itself failed, whatever its callers noticed of it."""
         return self.provider_faults + self.rescued

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,12 +100,13 @@ def window_numbers(
         newest = at
         if not since < at <= now:
             continue
-        for name, (requests, caller, provider, counts, *rescued) in point["v"].items():
-            version = int(name)
+        for name, (requests, caller, provider, counts, *beside) in point["v"].items():
+            version, rescued = int(name), _rescued(beside)
             total = sums.setdefault(version, [0, 0, 0])
-            total[0] += requests
-            # What the baseline answered for a version on trial is that version's fault as well.
-            total[1] += provider + sum(rescued)
+            # What the baseline answered for a version on trial was asked of that version, and is
+            # its fault.
+            total[0] += requests + rescued
+            total[1] += provider + rescued
             total[2] += caller
             into = buckets.setdefault(version, {})
             for index, count in counts.items():
@@ -142,10 +143,10 @@ def nested_windows(
         if counted is None or age < 0 or age >= spans[-1]:
             continue
         part = bisect_right(spans, age)
-        requests, caller, provider, counts, *rescued = counted
-        total, into = parts[part], buckets[part]
-        total[0] += requests
-        total[1] += provider + sum(rescued)
+        requests, caller, provider, counts, *beside = counted
+        total, into, rescued = parts[part], buckets[part], _rescued(beside)
+        total[0] += requests + rescued
+        total[1] += provider + rescued
         total[2] += caller
         for index, count in counts.items():
             into[int(index)] = into.get(int(index), 0) + count
@@ -154,3 +155,8 @@ def nested_windows(
         sum_up = sum_up + WindowNumbers(requests, provider, caller, 0.0, bounds, counts)
         found[length] = sum_up
     return found
+
+
+def _rescued(beside: Sequence[int]) -> int:
+    """The first of what a point holds beside the counts (see `live_window.BESIDE`)."""
+    return beside[0] if beside else 0

@@ -99,12 +99,17 @@ def _of_endpoint(step: int) -> dict[str, Measure]:
 def _of_version(step: int) -> dict[str, Measure]:
     return {
         "requests": lambda one: one.traffic.requests / step,
-        "errors": lambda one: _percent(one, one.traffic.version_faults),
+        "errors": _version_errors,
         "p99": _p99,
         "queue": lambda one: one.work.queue_ms,
         "compute": lambda one: one.work.compute_ms,
         "batch": lambda one: one.work.batch_size,
     }
+
+
+def _version_errors(one: Counted) -> float | None:
+    requests = one.traffic.version_requests
+    return 100 * one.traffic.version_faults / requests if requests >= FEWEST_CALLS else None
 
 
 def _percent(one: Counted, part: int) -> float | None:

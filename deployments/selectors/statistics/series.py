@@ -194,7 +194,7 @@ def _queue() -> str:
 
 def _error_percent(one: Counted) -> float | None:
     """What the version failed; without requests there is no share, which is not a share of 0."""
-    requests = one.traffic.requests
+    requests = one.traffic.version_requests
     return 100 * one.traffic.version_faults / requests if requests else None
 
 
