@@ -7,6 +7,7 @@ import stat
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -199,7 +200,7 @@ CONFIG = ConfigFacts(
         ({"warmup": (config_check.WarmupFile("features", 40, 16),)}, "warmup_differs"),
     ],
 )
-def test_a_configuration_is_compared_with_its_graph(change: dict[str, object], code: str) -> None:
+def test_a_configuration_is_compared_with_its_graph(change: dict[str, Any], code: str) -> None:
     facts = replace(CONFIG, **change)
     found = config_check.check(facts, folder="fraud", number=1, gpus=(), graph=GRAPH)
     assert code in {one.code for one in found}
