@@ -91,7 +91,7 @@ def restore_rule(*, name: str, actor: Actor, reason: str = "") -> AlertRule:
 
     Raises NotFound (also for one that did not come with it), NotAllowed.
     """
-    require(actor, "alert_rule.change")
+    require_rule(name, actor)
     default = BY_NAME.get(name)
     if default is None:
         raise NotFound(
