@@ -18,10 +18,12 @@ def first_mover(client: Client, endpoint: str) -> str:
     """What the root-cause board says of the failure just now."""
     deadline = time.monotonic() + LONGEST_S
     # A step of five seconds is on the board once it is over.
-    while not (found := client.get(f"/endpoints/{endpoint}/causes/", window="15m"))["movers"]:
+    found = client.get(f"/endpoints/{endpoint}/causes/", window="15m")
+    while not any(one["signal"] == "errors" for one in found["movers"]):
         if time.monotonic() > deadline:
-            return str(found["summary"][0])
+            break
         time.sleep(0.5)
+        found = client.get(f"/endpoints/{endpoint}/causes/", window="15m")
     meanings = [one["text"] for one in found["findings"]]
     summary: str = found["summary"][0]
     return f"{summary} → {meanings[0]}" if meanings else summary

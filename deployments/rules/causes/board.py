@@ -27,6 +27,8 @@ ENOUGH = 6
 PLAIN = 50.0
 """Percent of errors that need no more than one point: a version that fails is soon taken off."""
 OUTRIGHT = frozenset({"errors", "no_node", "timeouts"})
+COMPARED = frozenset({"errors", "p99", "compute"})
+"""By these versions are held against each other; batches and queues follow from their shares."""
 INSIDE = 0.8
 """Share of a signal's points near its level from which on it is said to have stayed there."""
 QUIET_STEPS = 3
@@ -240,7 +242,7 @@ def _contrasts(signals: Sequence[Signal], since: datetime) -> tuple[Contrast, ..
     """Versions that are worse than those beside them since the case began, the worst first."""
     by_kind: dict[str, dict[int, tuple[Kind, float]]] = {}
     for one in signals:
-        if not one.version or one.place or one.kind.bad is Bad.EITHER:
+        if not one.version or one.place or one.kind.code not in COMPARED:
             continue
         values = [value for at, value in one.points if at >= since]
         if len(values) >= ENOUGH or _is_plain(one.kind, values):
