@@ -68,13 +68,13 @@ class CausesChartView(APIView):
         now = timezone.now()
         start = moment_of(request, "from") or now - LATE
         end = min(moment_of(request, "to") or now, now)
-        grid, signals = signals_of(endpoint, start, end)
+        grid, signals = signals_of(endpoint, start, end, only=kind)
         markers = [
             (one.at, said(one).title)
             for one in occurrences(endpoint, start, end)
             if grid.start <= one.at <= grid.end
         ]
-        lines = [_line(one, grid) for one in signals if one.kind.code == kind]
+        lines = [_line(one, grid) for one in signals]
         document = charts.chart(lines, markers=markers)
         document["span"] = [machine_time(grid.start), machine_time(grid.end)]
         return Response(document)

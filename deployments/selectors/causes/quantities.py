@@ -38,15 +38,19 @@ MEASURED: dict[str, tuple[str, float]] = {
 }
 """Name of a measured series → the kind of signal, and by what to multiply it."""
 
+MEASURED_KINDS = frozenset(code for code, _factor in MEASURED.values())
+
 Slots = dict[datetime, Counted]
 Measure = Callable[[Counted], float | None]
 
 
-def signals_of(endpoint: Endpoint, start: datetime, end: datetime) -> tuple[Grid, list[Signal]]:
+def signals_of(
+    endpoint: Endpoint, start: datetime, end: datetime, *, only: str = ""
+) -> tuple[Grid, list[Signal]]:
     """Every signal of an endpoint in a stretch of time, and of the nodes that its versions are on.
 
-    At most six queries, whatever is there. Whoever calls has made sure that the reader may see
-    the endpoint.
+    `only` leaves out every kind but that one. At most six queries, whatever is there. Whoever
+    calls has made sure that the reader may see the endpoint.
     """
     grid, steps = series.steps_between(endpoint, start, end)
     versions = sorted(version for version in steps if version != GATEWAY_ITSELF)
@@ -55,15 +59,25 @@ def signals_of(endpoint: Endpoint, start: datetime, end: datetime) -> tuple[Grid
         for at, counted in slots.items():
             together[at] = together.get(at, Counted()) + counted
     found = [
-        *_counted(grid, together, 0, _of_endpoint(grid.step)),
+        *_counted(grid, together, 0, _wanted(_of_endpoint(grid.step), only)),
         *(
             signal
             for version in versions
-            for signal in _counted(grid, steps[version], version, _of_version(grid.step))
+            for signal in _counted(
+                grid, steps[version], version, _wanted(_of_version(grid.step), only)
+            )
         ),
-        *_measured(endpoint, grid),
+        *(_measured(endpoint, grid) if not only or only in MEASURED_KINDS else ()),
     ]
-    return grid, [one for one in found if one.points and _says_something(one)]
+    return grid, [
+        one
+        for one in found
+        if one.points and _says_something(one) and (not only or one.kind.code == only)
+    ]
+
+
+def _wanted(measures: dict[str, Measure], only: str) -> dict[str, Measure]:
+    return {code: one for code, one in measures.items() if not only or code == only}
 
 
 def _says_something(one: Signal) -> bool:
