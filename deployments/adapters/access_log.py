@@ -26,8 +26,9 @@ _CLOSE = 256 * 1024
 
 @dataclass(slots=True)
 class Reading:
-    """What was read; `truncated` when the bounds ended it, `missing` when there is no log."""
+    """What was read; `truncated` when a bound ended it, `missing` when there is no log."""
 
+    most_lines: int = MOST_LINES
     lines: int = 0
     bytes: int = 0
     truncated: bool = False
@@ -67,7 +68,7 @@ def _of_file(
     source.seek(_beginning(source, start))
     until = end + LONGEST_REQUEST
     while raw := source.readline(_LONGEST_LINE):
-        if reading.bytes >= MOST_BYTES or reading.lines >= MOST_LINES:
+        if reading.bytes >= MOST_BYTES or reading.lines >= reading.most_lines:
             reading.truncated = True
             return
         reading.bytes += len(raw)

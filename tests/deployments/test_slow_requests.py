@@ -157,14 +157,11 @@ def test_a_span_is_found_in_a_large_log_without_reading_it_whole(tmp_path: Path)
     assert gone.missing
 
 
-def test_the_bounds_of_reading_are_kept_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access_log, "MOST_LINES", 10)
+def test_the_bounds_of_reading_are_kept_and_said(tmp_path: Path) -> None:
     path = written(tmp_path / "envoy.log", [line(START, n) for n in range(50)])
     with path.open("a") as log:
         log.write('{"time": "cut off')
-    reading = access_log.Reading()
+    reading = access_log.Reading(most_lines=10)
     found = list(access_log.between(path, START, START + timedelta(hours=1), reading))
     assert len(found) == 10
     assert reading.truncated
